@@ -1,8 +1,10 @@
 """The memory that training needs, against published peaks (reference_data/memory.json).
 
 Nothing of Megatron-LM's formulas is fitted. torch has one fitted factor, from FITTED; the other peaks test it, among them all with
---recompute ops. UNEXPLAINED are the two peaks of one table whose order the model does not explain: it predicts 71.6 GiB for the
-first and 82.6 GiB for the second."""
+--recompute ops. UNEXPLAINED are the two peaks that are predicted more than 10 % too small. The first has the tensors of "4D cp1", in four
+samples in place of one, and 7 GiB more. The second gathers parameters in 16 bits, the other peaks of 405B in 8 bits (torchtitan,
+train_configs/llama3_405b.toml; float8.py requires dp_shard > 1). No option selects this: all are predicted with 16 bits, which is 6 GiB more
+than with 8, so that about 9 GiB of each peak of 405B are not explained."""
 import json
 import pathlib
 import statistics
@@ -12,7 +14,7 @@ from accuracy import MODELS
 
 DATA = json.loads((pathlib.Path(__file__).parent / "reference_data/memory.json").read_text())
 FITTED = {"titan 70B x256 2D fp8", "titan 8B x8 cp1 32K fp8"}
-UNEXPLAINED = {"titan 405B x512 3D 1F1B fp8": -0.13, "titan 405B x512 3D interleaved fp8": 0.14}
+UNEXPLAINED = {"titan 405B x512 3D 1F1B fp8": -0.10, "titan 405B x512 4D cp8 256K fp8": -0.11}
 
 
 @pytest.fixture(scope="module")
@@ -41,9 +43,10 @@ def test_peaks_of_megatron(errors):
 def test_peaks_of_torch(errors):
     rows = {name: error for name, error in errors.items() if name.startswith("titan")}
     for name, error in UNEXPLAINED.items():
-        assert rows.pop(name) == pytest.approx(error, abs=0.02)
+        assert rows.pop(name) == pytest.approx(error, abs=0.005)
     assert abs(statistics.mean(rows.pop(name) for name in FITTED)) < 0.005
     operations = [rows[row["id"]] for row in DATA["peaks"] if "--recompute ops" in row["words"]]
     assert len(operations) == 8 and max(map(abs, operations)) < 0.1 and statistics.mean(map(abs, operations)) < 0.03
-    assert -0.17 < rows.pop("titan 405B x512 4D cp8 256K fp8") < -0.14  # 8 GiB more than cp 4, which the model does not explain
-    assert len(rows) == 14 and all(abs(error) < 0.1 for error in rows.values())
+    pipelines = [error for name, error in rows.items() if "405B" in name]
+    assert len(pipelines) == 4 and max(map(abs, pipelines)) < 0.04
+    assert len(rows) == 15 and all(abs(error) < 0.1 for error in rows.values())

@@ -356,6 +356,24 @@ static int mtp_layers(const struct bb_memory *m, int part)
     return part == bb_pipe_split_mtp_part(&split) ? m->arch->mtp : 0;
 }
 
+/* Bytes that the backward of a layer needs in PyTorch in addition to stored activations and communication_bytes: the gradient
+ * of the gathered input from the second up projection; in ring attention the keys and values of all ranks, once for each
+ * query head. */
+static double torch_backward_bytes(const struct bb_memory *m)
+{
+    const struct bb_arch *a = m->arch;
+    const double column = tokens_per_rank(m) * element_bytes(m);
+    double sum = 0;
+
+    if (!m->stack || !m->stack->keeps_whole)
+        return 0;
+    if (m->grid->tp > 1 && m->layers_config->sequence_parallel && a->gated)
+        sum += column * a->hidden;
+    if (m->grid->cp > 1 && m->layers_config->context == BB_CONTEXT_RING)
+        sum += column * 2 * a->heads * a->head_dim / m->grid->tp * m->grid->cp;
+    return sum;
+}
+
 /* Returns the activation bytes that a model chunk (virtual pipeline stage) stores for one micro-batch. The chunk
  * consists of n layers, beginning with layer `first`, and of `mtp` layers of multi-token prediction. *peak: maximum during the chunk's backward, when one layer
  * holds its recomputed activations and the layers after this layer have already released theirs. */
@@ -368,7 +386,7 @@ static double chunk_bytes(const struct bb_memory *m, int first, int n, int mtp, 
         const int module = layer < first + n ? layer : BB_ARCH_MTP;
 
         stored = bb_memory_module(m, module, bb_layers_is_recomputed(m->layers_config, first, layer), &backward);
-        *peak = fmax(*peak, sum + backward);
+        *peak = fmax(*peak, sum + backward + torch_backward_bytes(m));
         sum += stored;
     }
     return sum;
@@ -378,6 +396,13 @@ static double chunk_bytes(const struct bb_memory *m, int first, int n, int mtp, 
 static bool keeps_whole(const struct bb_memory *m)
 {
     return m->stack && m->stack->keeps_whole && m->schedule->stages > 1 && bb_sync_gathers_parameters(m->policy->kind);
+}
+
+/* Returns how many equal parts of a stage have whole gradients one after the other: with fewer micro-batches than two rounds of
+ * an interleaved schedule, a chunk's last backward, which shards its gradients, precedes those of the earlier chunk. */
+static int whole_gradient_parts(const struct bb_memory *m)
+{
+    return m->schedule->micro_batches < 2 * m->schedule->stages ? m->schedule->chunks : 1;
 }
 
 /* Activation bytes of the layers that are in host memory: all but one of offload_layers, which is being copied. */
@@ -578,7 +603,8 @@ static double transient_bytes(const struct bb_memory *m, int stage)
     if (m->policy->kind == BB_SYNC_ZERO2)
         return grads * fmin(sum, 2 * bb_bucket_limit(&m->policy->rule, (size_t)grads, m->dense->n, 1));
     if (keeps_whole(m))
-        return sum * (params + grads) + ((double)frozen.dense + (double)frozen.expert) * params;
+        return sum * (params + grads / whole_gradient_parts(m)) + largest_layer * 2 * params +
+               ((double)frozen.dense + (double)frozen.expert) * params;
     if (bb_sync_gathers_parameters(m->policy->kind))
         return largest_layer * (2 * params + grads) + frozen_layer * 2 * params;
     return 0;
@@ -597,7 +623,7 @@ static double message_bytes(const struct bb_memory *m, int stage)
     for (int c = 0; c < s->chunks && torch; c++) {
         const int part = bb_schedule_part(s, stage, c);
 
-        messages += part > 0 ? s->micro_batches - live : 0;
+        messages += part > 0 ? 2 * (s->micro_batches - live) : 0;
         messages += part < bb_schedule_parts(s) - 1 ? s->micro_batches + live : 0;
     }
     return messages * tokens_per_rank(m) * m->arch->hidden * bb_arch_streams(m->arch) * element_bytes(m) /

@@ -50,9 +50,14 @@
  *   placeholder gradients   if weight gradients are accumulated by the GEMM, Transformer Engine returns an unused tensor
  *                           of each shape of a weight to autograd, and keeps it
  *   FSDP in a pipeline      torchtitan keeps parameters and gradients whole between the micro-batches, and the logits of
- *                           all micro-batches on the last stage; PyTorch's stages have receive buffers for the messages of
- *                           all micro-batches
- *   sequence parallelism    PyTorch stores the gathered inputs of GEMMs; Megatron-LM gathers them again
+ *                           all micro-batches on the last stage. Gradients are whole until the last backward of a chunk. The
+ *                           buffers of all-gathers have a stream and therefore a part of the allocator of their own.
+ *                           PyTorch's stages have receive buffers for the messages of all micro-batches and keep the gradients
+ *                           of inputs (pytorch/pytorch, pull request 164329)
+ *   sequence parallelism    PyTorch stores the gathered inputs of GEMMs; Megatron-LM gathers them again. In PyTorch each of two
+ *                           up projections has its own gradient of the gathered input
+ *   ring attention          PyTorch gathers the keys and values of all ranks (torch/distributed/tensor/experimental/
+ *                           _attention.py, rotate method allgather), which torchtitan repeats for each query head
  *   allocator               the caching allocator reserves more than what is in use; fitted (memory.c)
  */
 #ifndef BB_PROXIES_WORKLOADS_TRANSFORMER_MEMORY_H

@@ -496,11 +496,13 @@ static void placeholder_gradients(void **state)
     assert_true(communication_peak(&h, 0) - before == 2 * moe);
 }
 
-/* FSDP keeps parameters (2 bytes) and gradients (2 bytes) of a stage whole, and the logits of all micro-batches. Messages: of
- * two micro-batches the last stage has received one more than it stores; the first stage stores two outputs and has buffers for
- * two gradients. */
+/* FSDP keeps parameters (2 bytes) and gradients (2 bytes) of a stage whole, two gathered layers (here the embedding or the head),
+ * and the logits of all micro-batches. Messages: of two micro-batches the last stage has received one more than it stores, and
+ * has its gradient; the first stage stores two outputs and has buffers for two gradients. Two chunks have whole gradients one after
+ * the other, unless there are two rounds of micro-batches. */
 static void fsdp_in_a_pipeline(void **state)
 {
+    const double message = 2 * 8192.0 * 8192, table = 128256.0 * 8192;
     struct memory_case h;
     double bytes[BB_USES], one;
 
@@ -510,13 +512,43 @@ static void fsdp_in_a_pipeline(void **state)
     h.memory.stack = bb_memory_stack_of(NULL, true);
     for (int stage = 0; stage < 2; stage++)
         assert_true(fabs(communication_peak(&h, stage) / h.memory.stack->reserved -
-                         (4 * (double)bb_memory_parameters(&h.memory, stage).dense +
-                          (stage == 0 ? 4 : 1) * 2 * 8192.0 * 8192)) < 1);
+                         (4 * (double)bb_memory_parameters(&h.memory, stage).dense + 4 * (table + stage * 8192) +
+                          (stage == 0 ? 4 : 2) * message)) < 1);
     bb_memory_rank_bytes(&h.memory, 1, bytes);
     one = bytes[BB_USE_ACTIVATIONS];
     h.schedule.micro_batches = 5;
     bb_memory_rank_bytes(&h.memory, 1, bytes);
     assert_true(fabs((bytes[BB_USE_ACTIVATIONS] - one) / h.memory.stack->reserved - 3 * 8192.0 * 128256 * 2) < 1);
+    h.schedule.chunks = 2;
+    for (h.schedule.micro_batches = 3; h.schedule.micro_batches <= 4; h.schedule.micro_batches++) {
+        h.policy.grads = BB_BFLOAT16;
+        one = communication_peak(&h, 0);
+        h.policy.grads = BB_FLOAT;
+        assert_true(fabs((communication_peak(&h, 0) - one) / h.memory.stack->reserved -
+                         (h.schedule.micro_batches - 2) * (double)bb_memory_parameters(&h.memory, 0).dense) < 64);
+    }
+}
+
+/* The backward of a layer in PyTorch: the gradient of the gathered input, and keys and values of two ranks, 64 heads of 128 on two
+ * tp ranks. */
+static void backward_in_pytorch(void **state)
+{
+    struct bb_memory_stack other = *bb_memory_stack_of("torch", true);
+    struct memory_case h;
+    double bytes[BB_USES], torch;
+
+    (void)state;
+    other.keeps_whole = false;
+    make(&h, "llama3_70b", (struct bb_grid){.tp = 2, .cp = 2, .pp = 2, .ranks = 8}, 2);
+    h.layers_config.sequence_parallel = true;
+    h.layers_config.recompute = BB_RECOMPUTE_FULL;
+    h.memory.stack = bb_memory_stack_of("torch", true);
+    bb_memory_rank_bytes(&h.memory, 0, bytes);
+    torch = bytes[BB_USE_ACTIVATIONS];
+    h.memory.stack = &other;
+    bb_memory_rank_bytes(&h.memory, 0, bytes);
+    assert_true(fabs((torch - bytes[BB_USE_ACTIVATIONS]) / other.reserved - 2 * 4096.0 * (8192 + 2 * 2 * 8192 / 2)) <
+                1);
 }
 
 /* Whole model on one rank: logits 4 s b h (1 + V/h), all divided by t with sequence parallelism. */
@@ -745,6 +777,7 @@ int main(void)
         cmocka_unit_test(logits_of_each_framework),
         cmocka_unit_test(placeholder_gradients),
         cmocka_unit_test(fsdp_in_a_pipeline),
+        cmocka_unit_test(backward_in_pytorch),
         cmocka_unit_test(recomputes_the_first_layers_of_each_stack),
         cmocka_unit_test(activations_of_the_head),
         cmocka_unit_test(model_states_of_each_zero_stage),

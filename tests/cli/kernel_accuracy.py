@@ -5,11 +5,13 @@
 KERNELS.json: {"rows": [{"gpu", "op", "shape", "of_peak", "peak_tflops"}]}, as SimuMax publishes them. The constants of the cost model and
 the rates of the profiles are chosen by the fitting half of the rows, which the MD5 sum of a row determines; the errors of the testing half,
 which plan compute prints (proxies/offline/bench_plan/kernels.def), are of rows that chose nothing. The second line of each kind has the
-rate that fits best."""
+rate that fits best. The last lines are of GEMMs whose size was measured twice (see of_one_size)."""
 import hashlib
 import json
+import math
 import os
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
@@ -17,6 +19,7 @@ import tempfile
 
 PROFILES = {"a100-pcie": "a100-pcie-ib", "b200-sxm": "b200-sxm-ib"}
 GENERATIONS = {"a100-pcie": "BB_AMPERE", "b200-sxm": "BB_BLACKWELL"}
+LONG_US = 600
 SECTIONS = {"matmul": "gemm", "group_matmul": "grouped", "sdp_fwd": "attention", "sdp_bwd": "attention"}
 KEYS = {"matmul": "gemm", "group_matmul": "gemm", "sdp_fwd": "attention_forward", "sdp_bwd": "attention_backward"}
 
@@ -65,19 +68,37 @@ def statistics_of(values):
     return 100 * statistics.median(sizes), 100 * sizes[-(-len(sizes) * 9 // 10) - 1], 100 * statistics.mean(values)
 
 
+def of_one_size(rows, gpu, limit_us=math.inf):
+    """Returns pairs of relative errors: of GEMMs of one size (layout or type of the result differ), the errors of the prediction between
+    the two that is closest to both. No prediction from the size has smaller ones. limit_us: only pairs that take less time."""
+    sizes = {}
+    for row in rows:
+        if (row["gpu"], row["op"]) == (gpu, "matmul"):
+            sizes.setdefault(tuple(re.findall(r"\b[bmnk]=\d+", row["shape"])), []).append(row["of_peak"])
+    pairs = [sorted(rates) for size, rates in sizes.items() if len(rates) == 2]
+    flops = [2 * math.prod(int(edge[2:]) for edge in size) for size, rates in sizes.items() if len(rates) == 2]
+    peak = next(row["peak_tflops"] for row in rows if row["gpu"] == gpu)
+    return [sign * (high - low) / (high + low) for (low, high), n in zip(pairs, flops) if n / (low * peak * 1e6) < limit_us for sign in (1, -1)]
+
+
 def summary(values):
     return "{:3} rows, median {:4.1f} %, 90 % within {:4.1f} %, bias {:+5.1f} %".format(len(values), *statistics_of(values))
 
 
 def table(rows):
-    """Returns the rows of proxies/offline/bench_plan/kernels.def: the errors of the testing half."""
+    """Returns the rows of proxies/offline/bench_plan/kernels.def: the errors of the testing half, of GEMMs also of long ones alone."""
     testing = [row for row in rows if half(row) == 1]
     kinds = {}
     for row, error in zip(testing, errors(testing)):
-        kinds.setdefault((SECTIONS[row["op"]], row["gpu"]), []).append(error)
-    return "".join('{{"{}", {}, KERNEL, "", "{} kernels on {}: median error {:.0f}%, bias {:+.0f}%; 90% within {:.0f}%"}},\n'.format(
-        section, GENERATIONS[gpu], len(its), gpu.split("-")[0].upper(), *(statistics_of(its)[i] for i in (0, 2, 1)))
-        for (section, gpu), its in kinds.items())
+        time_us = shape(row)[1] / (row["of_peak"] * row["peak_tflops"] * 1e6) * (1 + error)
+        kinds.setdefault((SECTIONS[row["op"]], row["gpu"]), []).append((error, time_us >= LONG_US))
+    lines = []
+    for (section, gpu), its in kinds.items():
+        median, within, bias = statistics_of([error for error, _ in its])
+        long = f", of {LONG_US} us or longer {statistics_of([error for error, is_long in its if is_long])[1]:.0f}%" if section == "gemm" else ""
+        lines.append(f'{{"{section}", {GENERATIONS[gpu]}, KERNEL, "", "{len(its)} kernels on {gpu.split("-")[0].upper()}: median error '
+                     f'{median:.0f}%, bias {bias:+.0f}%; 90% within {within:.0f}%{long}"}},\n')
+    return "".join(lines)
 
 
 def half(row):
@@ -97,6 +118,9 @@ def main(*path):
         best = min((percent / 100 for percent in range(30, 90)), key=lambda part: statistics.median(map(abs, errors(fitting, {KEYS[op]: part}))))
         for name, values in (("profile", None), (f"{KEYS[op]} {best}", {KEYS[op]: best})):
             print(f"{gpu:10} {op:13} {name:24} fitting {summary(errors(halves[0], values))}; testing {summary(errors(halves[1], values))}")
+    for gpu in PROFILES:
+        for limit in (math.inf, LONG_US):
+            print(f"{gpu:10} of one size, less than {limit} us: {summary(of_one_size(rows, gpu, limit))}")
 
 
 if __name__ == "__main__":

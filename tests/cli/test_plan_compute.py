@@ -80,6 +80,15 @@ def test_matches_measured_kernels(busbar, golden, monkeypatch):
     assert len(testing) == 306 and median <= 8 and within <= 29 and abs(bias) <= 4, (median, within, bias)
 
 
+def test_measured_rates_of_one_size_differ_on_b200():
+    """The target of 20 % for 90 % of the GEMMs on B200 is missed (29 %) because of those below 600 us: of 23 sizes that were measured
+    twice, the prediction between both is within 23.5 % for 90 %. On A100 it is within 3 % for all."""
+    rows = kernel_accuracy.read()
+    short, long = (kernel_accuracy.of_one_size(rows, "b200-sxm", limit) for limit in (600, float("inf")))
+    assert len(short) == 46 and len(long) == 82 and kernel_accuracy.statistics_of(short)[1] > 23
+    assert max(kernel_accuracy.of_one_size(rows, "a100-pcie")) < 0.03
+
+
 def test_file_of_many_shapes(busbar, tmp_path):
     """The time is linear in the number of shapes. An unreadable or empty file is no request for all kernels."""
     (tmp_path / "shapes.txt").write_text("gemm:16x16x16\n" * 100000)

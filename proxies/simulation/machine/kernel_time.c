@@ -29,9 +29,9 @@ static const struct tile {
 #define TILE_RATE 1.2
 /* Part of the time of writing the result of a GEMM that no arithmetic hides. */
 #define EXPOSED_RESULT 0.5
-/* Part of the traffic of the weights of several experts, or of their gradients, that no arithmetic hides: their GEMMs are
- * short. */
-#define EXPOSED_WEIGHTS 0.8
+/* Part of the traffic of the weights of several experts, or of their gradients, that no arithmetic hides, by generation: their
+ * GEMMs are short. On A100, whose arithmetic is slower relative to its memory, as of any GEMM; Hopper: as Blackwell, a guess. */
+static const double exposed_weights[BB_GPU_GENERATIONS] = {EXPOSED_RESULT, 0.8, 0.8};
 /* Part of the longest thread block of attention that runs while other SMs are idle. */
 #define ATTENTION_TAIL 0.35
 /* Time of the small kernels of a call of fused attention in the forward pass, for each of its two GEMMs. */
@@ -122,13 +122,12 @@ static double gemm_bytes(const struct bb_cluster *c, const struct bb_kernel_list
 /* Returns the bytes of a GEMM whose traffic no arithmetic hides. */
 static double exposed_bytes(const struct bb_cluster *c, const struct bb_kernel_list_item *item)
 {
-    const double result = result_bytes(c, item);
+    const double result = result_bytes(c, item), weights = exposed_weights[bb_cluster_generation(c)];
 
     if (!c->models_training || item->experts <= 1)
         return result * EXPOSED_RESULT;
-    return item->gemm.trans_a
-               ? result * EXPOSED_WEIGHTS
-               : result * EXPOSED_RESULT + operand_bytes(item, bb_gemm_b_bytes(&item->gemm)) * EXPOSED_WEIGHTS;
+    return item->gemm.trans_a ? result * weights
+                              : result * EXPOSED_RESULT + operand_bytes(item, bb_gemm_b_bytes(&item->gemm)) * weights;
 }
 
 /* Returns the duration of fused attention as in FlashAttention: each thread block computes 128 queries (in the

@@ -391,10 +391,10 @@ def test_offline_collectives_with_slow_links_equal_a_run(busbar, tmp_path, slow)
     ("EMU_NODES", "two", "EMU_NODES=two: expected 0 to 1024"),
     ("EMU_FAULTS", "die", "unknown variable EMU_FAULTS=die; busbar help environment lists"),
 ])
-@pytest.mark.parametrize("args,ranks", [((), 2), (("-g", 2), 0)], ids=["mpirun", "g"])
-def test_rejects_invalid_emulator_variables(busbar, variable, value, message, args, ranks):
-    done = busbar.run("bench", "p2p", *args, ranks=ranks, env={variable: value})
-    assert done.returncode == 2 and done.stderr.count(message) == 1 and "ended by" not in done.stderr
+def test_rejects_invalid_emulator_variables(busbar, variable, value, message):
+    for mpirun in [None, ()][:1 + (variable == "EMU_NODES")]:
+        done = busbar.run("bench", "p2p", ranks=2, mpirun=mpirun, env={variable: value})
+        assert done.returncode == 2 and done.stderr.count(message) == 1 and "ended by" not in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("args", [("--dp", "4"), ("--pp", "2", "--full")], ids=["dp", "pp"])

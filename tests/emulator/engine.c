@@ -16,7 +16,9 @@ struct emu_state emu = {.lock = PTHREAD_MUTEX_INITIALIZER, .idle = PTHREAD_COND_
 
 static pthread_once_t started = PTHREAD_ONCE_INIT;
 
-enum { LATER_S = 2 }; /* delay of the message of a rank other than 0 about an invalid variable */
+/* LATER_S: delay of the message of a rank other than 0 about an invalid variable. Within it also a busy machine ends the
+ * job after the end of rank 0. */
+enum { LATER_S = 10 };
 
 void emu_die(const char *format, ...)
 {

@@ -179,7 +179,7 @@ def test_last_line_and_warnings_name_what_was_slow(busbar, calibrate, tmp_path):
     done, profile, summary = calibrate("collectives.json", "p2p.json", "--gpus-per-node", 2)
     last = done.stdout.splitlines()[-1]
     assert done.stderr == "" and re.fullmatch(r"# accuracy: .*the fit itself: .*; times that no fit used: .* %; measured on 2 nodes only: "
-                                              r"forecasts for other numbers of nodes may be far off, a third number of nodes .*", last)
+                                              r"forecasts for other numbers of nodes may be far off, two other numbers of nodes would .*", last)
     assert summary["accuracy"]["doubtful_fit"] is None and summary["accuracy"]["other_rows"] > 0
     assert "--gpus-per-node" not in [fit["name"] for fit in summary["fits"]]
     rate = profile["inter"]["gbps"]

@@ -227,9 +227,9 @@ static void print_node_counts(const struct bb_measurements *e, FILE *out)
                 has_messages ? "fitted to messages" : "those of the starting profile");
     else if (max > 1)
         fprintf(out,
-                "; measured on %s%d nodes only: forecasts for other numbers of nodes may be far off, a third number "
-                "of nodes would determine the latency per step",
-                both, max);
+                "; measured on %s%d nodes only: forecasts for other numbers of nodes may be far off, %s "
+                "would determine the latency per step",
+                both, max, min < max ? "a third number of nodes" : "two other numbers of nodes");
 }
 
 /* Prints the accuracy, and the measurement and the slow part for which the profile does not hold. */

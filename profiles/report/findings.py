@@ -235,6 +235,8 @@ def overlap(result):
     for best in result.data.get("best") or []:
         keys = ("bytes", "min_ctas", "max_ctas")
         row = next((r for r in result.rows if all(r.get(key) == best.get(key) for key in keys)), {})
+        if sum(r.get("bytes") == best.get("bytes") for r in result.rows) < 2:
+            continue  # one limit was measured
         others = [tied for tied in best.get("tied") or [] if tied != limits_text(best)]
         yield say("{collective} of {bytes:bytes} concurrent with GEMMs is fastest with CTAs {ctas}{no_slower}: overlap "
                   "efficiency {overlap_efficiency:number}, GEMMs take {compute_slowdown:times} as long as alone.", row,
@@ -280,8 +282,16 @@ def step(result):
         yield f"Compute is predicted with the rates of the training software {compute['software']}{added}."
     yield from exposed(result)
     yield from late_parts(result, us)
-    for order in ((result.data.get("best_order") or {}).get("orders") or [])[:1]:
-        yield say("The order {order} sends the fewest bytes between nodes: {inter_node_bytes:bytes} per step.", order)
+    yield from best_order((result.data.get("best_order") or {}).get("orders") or [])
+
+
+def best_order(orders):
+    """The order of axes with the fewest bytes between nodes: that of the plan, if no other has fewer."""
+    fewest = [order for order in orders if order["inter_node_bytes"] == orders[0]["inter_node_bytes"]]
+    for order in sorted(fewest, key=lambda order: not order.get("requested"))[:1]:
+        yield say("The order {order}{own} sends the fewest bytes between nodes: {inter_node_bytes:bytes} per step{ties}.", order,
+                  own=", that of the plan," if order.get("requested") else "",
+                  ties=f"; others with as many: {len(fewest) - 1}" if len(fewest) > 1 else "")
 
 
 def training(duration):
@@ -359,13 +369,15 @@ def best_layout(search):
         yield say("No layout fits: {evaluated:number} were considered.", search)
         return
     best = layouts[0]
-    yield say("The fastest layout is {name}: {step_us:time} per step, {memory_bytes:bytes} of {available_bytes:bytes}"
+    yield say("The best layout is {name}: {step_us:time} per step, {memory_bytes:bytes} of {available_bytes:bytes}"
               "{rates}.", search, best, name=layout_name(best), rates=rates_text(best))
     for other in layouts[1:2]:
-        yield f"The second, {layout_name(other)}, takes {share_text(other['step_us'] / best['step_us'] - 1)} longer."
+        longer = other["step_us"] / best["step_us"] - 1  # the order is that of step + penalty
+        yield (f"The second, {layout_name(other)}, takes {share_text(abs(longer))} {'longer' if longer >= 0 else 'less'}"
+               f"{', but has a larger penalty' if longer < 0 else ''}.")
     loss = largest((name, best.get(key)) for name, _, key, _ in TERMS if key)
     if loss:
-        yield f"The largest loss of the fastest layout is {loss[0]}: {time_text(loss[1])}."
+        yield f"The largest loss of the best layout is {loss[0]}: {time_text(loss[1])}."
 
 
 def proxies(result):

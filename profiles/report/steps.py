@@ -143,13 +143,13 @@ def tick_name(i, layout):
 
 
 def layouts(results):
-    """The ten fastest layouts of --best-layout, as stacked bars of the parts of the step."""
+    """The ten best layouts of --best-layout, as stacked bars of the parts of the step."""
     for result in results:
         best = ((result.data.get("best_layout") or {}).get("layouts") or [])[:10]
         if best:
-            yield stacked_steps(f"{title_of(result)}: the fastest layouts", [result],
+            yield stacked_steps(f"{title_of(result)}: the best layouts", [result],
                                 [tick_name(i, one) for i, one in enumerate(best)], best,
-                                "Step time of the slowest rank by cause, fastest layout first.", "layout")
+                                "Step time of the slowest rank by cause, best layout first.", "layout")
 
 
 def compared_steps(result):

@@ -327,7 +327,7 @@ def test_findings_of_a_plan():
         assert f"exposed communication, {text}" in said("plan", proxy="p", predicted={
             **predicted, "breakdown": {**BREAKDOWN, "exposed_transfer_us": us}, "groups": [{"name": "dp", "exposed_us": 5.}]})
     text = said("plan", proxy="p", best_layout={"layouts": LAYOUTS, "available_bytes": 8 << 30})
-    assert "The fastest layout is tp 2, cp 4, pp 4, dp 16, interleaved 5, zero1: 100 us per step" in text
+    assert "The best layout is tp 2, cp 4, pp 4, dp 16, interleaved 5, zero1: 100 us per step" in text
     assert "(--slow, --delay): node7:0.5. They cost 20 us of the step." in said(
         "plan", proxy="p", predicted={**predicted, "slow": ["node7:0.5"], "slow_cost_us": 20.})
     failures = {"days": 27.7, "gpu_hours": 5318., "goodput": .993, "mtbf_s": 15.625 * 86400, "interval_s": 10368., "lost_steps": .003,
@@ -346,7 +346,22 @@ def test_findings_of_a_plan():
     waits = [{"group": group, "most_us": us, "most_rank": 3} for group, us in (("tp_pp", 50.), ("dp", 5.))]
     text_of = said("plan", proxy="p", predicted={**predicted, "waiting": waits})
     assert "Rank 3 waits 5 us in dp." in text_of and "tp_pp" not in text_of  # the pipeline bubble
-    assert "takes 10 % longer" in text and "largest loss of the fastest layout is bubble: 12 us" in text
+    assert "takes 10 % longer" in text and "largest loss of the best layout is bubble: 12 us" in text
+    text = said("plan", proxy="p", best_layout={"layouts": [{**LAYOUTS[0], "step_us": 2 * LAYOUTS[1]["step_us"]}, LAYOUTS[1]], "available_bytes": 8 << 30})
+    assert "The second, one rank, takes 50 % less, but has a larger penalty." in text
+
+
+def test_best_order_is_that_of_the_plan_if_no_other_sends_less():
+    orders = [{"order": order, "requested": order == "dp-tp", "inter_node_bytes": size} for order, size in (("tp-dp", 1024), ("dp-tp", 1024), ("tp-pp", 2048))]
+    assert said("plan", proxy="p", best_order={"orders": orders}) == (
+        "The order dp-tp, that of the plan, sends the fewest bytes between nodes: 1 KiB per step; others with as many: 1.")
+    assert said("plan", proxy="p", best_order={"orders": [orders[0], orders[2]]}) == "The order tp-dp sends the fewest bytes between nodes: 1 KiB per step."
+
+
+def test_one_cta_limit_is_not_the_fastest():
+    rows = [{"collective": "all_reduce", "bytes": 1024, "min_ctas": None, "max_ctas": ctas, "overlap_efficiency": 0.5, "compute_slowdown": 1.1} for ctas in (4, 8)]
+    best = [{"bytes": 1024, "min_ctas": None, "max_ctas": 4, "tied": []}]
+    assert "is fastest with CTAs 4" in said("overlap", best=best, results=rows) and "fastest" not in said("overlap", best=best, results=rows[:1])
 
 
 def test_a_result_slower_than_another_is_a_finding():

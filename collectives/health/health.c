@@ -3,6 +3,7 @@
 #include "bootstrap/base/clock.h"
 #include "bootstrap/base/environment.h"
 #include "bootstrap/rank/journal.h"
+#include "bootstrap/start/launcher.h"
 #include "bootstrap/start/mpirun.h"
 #include "collectives/compute/compute_measure.h"
 #include "collectives/copy/copy_measure.h"
@@ -554,22 +555,24 @@ static bool tests_something(const struct run *r)
     return any;
 }
 
-/* Returns the start of a command with `each` ranks on each of `nodes` nodes. The nodes of emulated GPUs share a host, which the
- * launcher would count as one node. */
+/* Returns the start of a command with `each` ranks on each of `nodes` nodes. Emulated nodes share a host, which the launcher
+ * counts as one node; EMU_NODES divides its ranks. */
 static char *start_per_node(const struct run *r, int nodes, int each)
 {
-    const int gpus = r->options.common.gpus, processes = MAX(each / gpus, 1);
+    const int gpus = r->options.common.gpus, processes = MAX(each / gpus, 1), size = r->session.world.size;
 
-    if (r->session.world.size == gpus)
-        return bb_format("-g %d", nodes * each);
-    return bb_environment_is_emulated() ? bb_format("%s -n %d", bb_mpirun(), nodes * processes)
-                                        : bb_mpirun_per_node(nodes, processes);
+    if (size == gpus)
+        return bb_format("-g %d and EMU_NODES=%d", nodes * each, nodes);
+    return bb_environment_is_emulated() && bb_launcher_local_size() * gpus >= size
+               ? bb_format("EMU_NODES=%d %s -n %d", nodes, bb_mpirun(), nodes * processes)
+               : bb_mpirun_per_node(nodes, processes);
 }
 
 /* Every node must have the same number of ranks. n: the number of each node; 0: the node is lost */
 static int check_ranks_per_node(const struct run *r, const int *n)
 {
     const struct bb_world *w = &r->session.world;
+    const char *command = r->set->usage + strlen("busbar ");
     int most = 0, least = 0, nodes = 0, fewer = 0, rc;
     char *start, *others;
 
@@ -587,9 +590,10 @@ static int check_ranks_per_node(const struct run *r, const int *n)
     others =
         fewer == 1 ? bb_copy_text(r->hosts[least]) : bb_format("the %d nodes with fewer than %d ranks", fewer, n[most]);
     rc = BB_WORLD_ERR(w, BB_EUSAGE,
-                      "health requires the same number of ranks on every node, but %s has %d and %s %d; try: %s, or "
+                      "%.*s requires the same number of ranks on every node, but %s has %d and %s %d; try: %s, or "
                       "leave out %s",
-                      r->hosts[most], n[most], r->hosts[least], n[least], start, others);
+                      (int)(strstr(command, " [") - command), command, r->hosts[most], n[most], r->hosts[least],
+                      n[least], start, others);
     free(start);
     free(others);
     return rc;

@@ -725,20 +725,52 @@ def test_lost_node_of_rank_0_fails_in_every_output(busbar, tmp_path):
     assert lines[-3:] == ["# partly measured: stages pairs", "# not measured: stages bisection, rails, whole", "# ENDED in stage pairs"]
 
 
+@pytest.mark.parametrize("args, name", [(("health", "--quick", "--only", "rails"), "health"), (("bench", "p2p", "--nodes"), "bench p2p --nodes")])
+@pytest.mark.parametrize("per_process", [0, 2, 22])
+def test_unequal_nodes_get_a_start_that_works(busbar, args, name, per_process):
+    """Emulated nodes of 8, 8 and 6 GPUs. The printed start has 6 on each, instead of 8, 8 and 2."""
+    env, ranks, gpus = {"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib"}, 22 // (per_process or 1), ["-g", per_process] if per_process else []
+    done = busbar.run(*args, *gpus, ranks=0 if ranks == 1 else ranks, mpirun=None if ranks == 1 else (), env=env)
+    (start,) = re.findall(f"^busbar: {name} requires the same number of ranks on every node, but \\S+-node0 has 8 and \\S+-node2 6; "
+                          "try: (.+), or leave out \\S+-node2$", done.stderr, re.M)
+    assert done.returncode == 2 and re.fullmatch(r"-g 18 and EMU_NODES=3|EMU_NODES=3 \S+ -n (18|9)", start), start
+    ranks, gpus = (0, ["-g", 18]) if start.startswith("-g") else (int(start.split()[-1]), gpus)
+    done = busbar.run(*args, *gpus, ranks=ranks, mpirun=None if ranks == 0 else (), env={**env, "EMU_NODES": re.search(r"EMU_NODES=(\d)", start)[1]})
+    assert done.returncode == 0 and "# 18 ranks on 3 nodes" in done.stdout, done.stderr + done.stdout
+
+
+def stand_in_for_ssh(tmp_path):
+    """Environment in which Open MPI starts the daemons of all hosts on this one."""
+    (tmp_path / "agent").write_text('#!/bin/sh\nshift\nexport OMPI_MCA_orte_tmpdir_base=$(mktemp -d)\nexec sh -c "$*"\n')
+    (tmp_path / "agent").chmod(0o755)
+    return {"OMPI_MCA_routed": "direct", "OMPI_MCA_plm_rsh_agent": str(tmp_path / "agent")}
+
+
+def test_unequal_hosts_get_a_mapping_that_works(busbar, tmp_path):
+    """Open MPI fills its first host: fewer ranks alone leave the hosts unequal."""
+    if "(Open" not in subprocess.run([busbar.mpirun, "--version"], capture_output=True, text=True).stdout:
+        pytest.skip("the list of hosts is tested with Open MPI")
+    env, hosts = stand_in_for_ssh(tmp_path), ["--host", "one:2,two:2,three:1"]
+    program = [busbar.build / "busbar-emulated", "health", "--quick", "--only", "rails"]
+    done = busbar.run_program(busbar.mpirun, *hosts, "-n", 5, *program, env={**env, **LOST, "EMU_FAULT": "", "EMU_NODES": "3"})
+    (start,) = re.findall("; try: (.+), or leave out", done.stderr)
+    assert done.returncode == 2 and start.split()[1:] == ["-n", "3", "--map-by", "ppr:1:node"]
+    done = busbar.run_program(busbar.mpirun, *hosts, *start.split()[1:], "--display-map", *program, env={**env, **LOST, "EMU_FAULT": "", "EMU_NODES": "3"})
+    assert set(re.findall(r"Data for node: (\S+).*Num procs: (\d)", done.stdout)) == {("one", "1"), ("two", "1"), ("three", "1")}, done.stderr
+    assert done.returncode == 0 and "# 3 ranks on 3 nodes" in done.stdout
+
+
 @pytest.mark.parametrize("options, printed", [((), ""), (("--bind-to", "none", "-x", "WORD=a b"), " --bind-to none -x 'WORD=a b'")])
 def test_command_that_continues_without_the_lost_node(busbar, tmp_path, options, printed):
     """The line is executed as printed, with mpirun's own options; a stand-in for ssh starts Open MPI's daemons of the hosts here."""
     if "(Open" not in subprocess.run([busbar.mpirun, "--version"], capture_output=True, text=True).stdout:
         pytest.skip("the list of hosts is tested with Open MPI")
     (tmp_path / "busbar-emulated").symlink_to(busbar.build / "busbar-emulated")
-    (tmp_path / "agent").write_text('#!/bin/sh\nshift\nexport OMPI_MCA_orte_tmpdir_base=$(mktemp -d)\nexec sh -c "$*"\n')
-    (tmp_path / "agent").chmod(0o755)
     done = busbar.run("health", "--quick", "--json", tmp_path / "r.json", ranks=8, mpirun=options, env=ROOT_LOST)
     (line,) = re.findall("^# continue: (.*)$", done.stdout, re.M)
     assert re.fullmatch(r"\S+ -n 6 --host \S+-node1:2,\S+-node2:2,\S+-node3:2" + re.escape(printed) +
                         r" busbar-emulated health --quick --json \S+/r.json.2 --from pairs", line)
-    env = {**os.environ, **LOST, "EMU_FAULT": "", "EMU_NODES": "3", "PATH": f"{tmp_path}:{os.environ['PATH']}", "OMPI_MCA_routed": "direct",
-           "OMPI_MCA_plm_rsh_agent": str(tmp_path / "agent")}
+    env = {**os.environ, **LOST, **stand_in_for_ssh(tmp_path), "EMU_FAULT": "", "EMU_NODES": "3", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     rest = subprocess.run(["timeout", "90", "sh", "-c", line], env=env, capture_output=True, text=True)
     assert (tmp_path / "r.json.2").exists(), (line, rest)
     root = json.loads((tmp_path / "r.json.2").read_text())

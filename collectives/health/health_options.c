@@ -149,10 +149,10 @@ const struct bb_opts bb_health_set = {
     .usage = "busbar health [OPTION...]",
     .doc =
         "Tests every GPU, node, network connection and rail of the job, compares the results with each other and with\n"
-        "the machine's profile, and names the bad parts. Stages: inventory, gpu (GEMM, memory), copies (with the\n"
-        "host, and GPU to GPU of a node), node (all_reduce in each node), pairs (GPU pairs of two nodes, several "
-        "partners),\n"
-        "bisection (pairs of two halves at once), rails (GPUs with the same index), whole, soak.\n"
+        "the machine's profile, and names the bad parts. Stages: inventory, gpu (GEMM of bfloat16, memory copy),\n"
+        "copies (with the host, and GPU to GPU of a node), node (all_reduce in each node), pairs (GPU pairs of two\n"
+        "nodes, several partners), bisection (pairs of two halves at once), rails (GPUs with the same index), whole,\n"
+        "soak. GEMMs of other types: busbar bench compute gemm --max-slow 0.\n"
         "Start it with one rank per GPU, with all GPUs of each node.",
     .after =
         "fail: below 80 % of the expectation, or an outlier below 97 % of the median; warn: below 93 %. Suspects are\n"

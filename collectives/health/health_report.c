@@ -51,7 +51,8 @@ static const char *part_text(const struct bb_health_report *r, const struct bb_h
         break;
     case BB_HEALTH_A_RAIL:
         snprintf(text, 256, "rail of GPU %d%s", f->gpu,
-                 f->test < BB_HEALTH_RAILS_ALONE    ? " on most nodes"
+                 f->whole                           ? " on all nodes, or all but one"
+                 : f->test < BB_HEALTH_RAILS_ALONE  ? " on most nodes"
                  : r->health->skip[BB_HEALTH_PAIRS] ? ", or one NIC of it"
                                                     : "");
         break;
@@ -66,6 +67,7 @@ static const char *part_text(const struct bb_health_report *r, const struct bb_h
         snprintf(text, 256, "%s",
                  f->test == BB_HEALTH_WHOLE   ? "all nodes together"
                  : f->test == BB_HEALTH_TESTS ? "all nodes"
+                 : f->whole                   ? "the whole cluster"
                                               : "most of the cluster");
         break;
     }
@@ -376,7 +378,8 @@ void bb_health_print_tests(const struct bb_health_report *r, int first, int end)
 
         if (!has_line(h, test))
             continue;
-        fprintf(out, "# %-6s %s: ", bb_health_tests[test].stage, bb_health_tests[test].name);
+        fprintf(out, "# %-6s %s%s: ", bb_health_tests[test].stage, bb_health_tests[test].name,
+                test == BB_HEALTH_GEMM ? " of bfloat16" : "");
         if (isnan(median))
             fprintf(out,
                     (test == BB_HEALTH_PEERS || test == BB_HEALTH_SLOWEST_PEER) && isfinite(h->median[BB_HEALTH_TO_GPU])
@@ -385,6 +388,8 @@ void bb_health_print_tests(const struct bb_health_report *r, int first, int end)
         else
             fprintf(out, "median%s %.4g %s", h->of_faster[test] ? " of the faster GPUs" : "", median,
                     bb_health_tests[test].unit);
+        if (h->lowest[test] > 0 && bb_health_judge(h->lowest[test] / median) != BB_HEALTH_OK)
+            fprintf(out, ", lowest %.4g", h->lowest[test]);
         if (isfinite(median) && isfinite(expected))
             fprintf(out, ", expected %.4g%s%s", expected, h->share[test] < 1 ? " while all pairs share uplinks" : "",
                     bb_health_tests[test].part != BB_HEALTH_A_GPU && median > 1.15 * expected

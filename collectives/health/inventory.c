@@ -294,10 +294,10 @@ struct message {
     char text[MESSAGE]; /* "": none */
 };
 
-/* Returns the text that most ranks have. */
-static const char *usual_text(const struct state *all, int size, int item)
+/* Returns the text that most ranks have; NULL: two texts have the most. half: out: more than half of the ranks have it. */
+static const char *usual_text(const struct state *all, int size, int item, bool *half)
 {
-    const char *usual = all[0].text[item];
+    const char *usual = NULL, *found = NULL;
     int most = 0;
 
     for (int r = 0; r < size && 2 * most <= size; r++) {
@@ -305,12 +305,52 @@ static const char *usual_text(const struct state *all, int size, int item)
 
         for (int other = 0; other < size; other++)
             n += strcmp(all[r].text[item], all[other].text[item]) == 0;
-        if (n > most) {
-            most = n;
-            usual = all[r].text[item];
-        }
+        if (n > most)
+            usual = found = all[r].text[item];
+        else if (n == most && strcmp(all[r].text[item], found) != 0)
+            usual = NULL;
+        most = MAX(most, n);
     }
+    *half = 2 * most > size;
     return usual;
+}
+
+/* Appends a value and who has it: "iommu=pt (node0 and 1 more)". rank: the first rank with the value; GPUs of a job on one
+ * node are named, otherwise nodes. */
+static void append_holders(char *text, const struct bb_world *w, const int *gpu_of, const struct state *all, int item,
+                           int rank)
+{
+    const char *value = all[rank].text[item];
+    const size_t used = strlen(text);
+    char gpu[24];
+    int more = 0;
+
+    snprintf(gpu, sizeof gpu, "GPU %d", gpu_of[rank]);
+    for (int r = rank + 1, last = w->node_of[rank]; r < w->size; r++)
+        if (strcmp(value, all[r].text[item]) == 0 && (w->nodes == 1 || w->node_of[r] != last)) {
+            last = w->node_of[r];
+            more++;
+        }
+    snprintf(text + used, MESSAGE - used, "%.32s (%.24s", value[0] ? value : "unknown",
+             w->nodes > 1 ? w->hosts[rank] : gpu);
+    if (more > 0)
+        snprintf(text + strlen(text), MESSAGE - strlen(text), " and %d more", more);
+    snprintf(text + strlen(text), MESSAGE - strlen(text), ")");
+}
+
+/* Makes the message of all ranks about an item of which two values are equally frequent: no rank is the one that deviates. */
+static void describe_tie(const struct bb_world *w, const int *gpu_of, const struct state *all, int item,
+                         struct message *m)
+{
+    int other = 0;
+
+    while (strcmp(all[other].text[item], all[0].text[item]) == 0)
+        other++;
+    m->level = BB_HEALTH_WARN;
+    snprintf(m->text, MESSAGE, "%s differ: ", items[item].name);
+    append_holders(m->text, w, gpu_of, all, item, 0);
+    snprintf(m->text + strlen(m->text), MESSAGE - strlen(m->text), ", ");
+    append_holders(m->text, w, gpu_of, all, item, other);
 }
 
 /* Returns the entry of an item in an earlier result; NULL: there is none. */
@@ -330,7 +370,7 @@ static const json_t *earlier_item(const json_t *baseline, const char *name)
 }
 
 /* Returns the earlier text of a GPU: that of the same host, "" if it was unknown there, or else the usual one. NULL: unknown on
- * most hosts, so that a change is unknown. */
+ * most hosts, or different, so that a change is unknown. */
 static const char *earlier_text(const json_t *entry, const char *host, int gpu)
 {
     const json_t *other;
@@ -349,16 +389,21 @@ static const char *earlier_text(const json_t *entry, const char *host, int gpu)
     return json_string_value(json_object_get(entry, "usual"));
 }
 
-static void judge_fact(const struct item *item, const char *text, const char *usual, const char *earlier,
-                       struct message *m)
+/* half: more than half of the ranks have the usual text; tie: the message without an earlier and a usual text (NULL) */
+static void judge_fact(const struct item *item, const char *text, const char *usual, bool half, const char *earlier,
+                       const struct message *tie, struct message *m)
 {
     const char *reference = earlier ? earlier : usual;
 
-    if (strcmp(text, reference) == 0)
+    if (!reference)
+        *m = *tie;
+    if (!reference || strcmp(text, reference) == 0)
         return;
     m->level = BB_HEALTH_WARN;
     snprintf(m->text, MESSAGE, "%s %s, %s %.60s", item->name, text[0] ? text : "unknown",
-             earlier ? "baseline" : "most have",
+             earlier ? "baseline"
+             : half  ? "most have"
+                     : "most often",
              reference[0] ? reference
              : earlier    ? "unknown"
                           : "none");
@@ -466,23 +511,26 @@ int bb_health_inventory(struct bb_health *h, struct bb_session *s, const int *gp
     (*first)->state = own;
     TRY(rc);
     for (int i = 0; i < ITEMS; i++) {
-        const char *usual = usual_text(all, w->size, i);
+        bool half;
+        const char *usual = usual_text(all, w->size, i, &half);
         const json_t *earlier = earlier_item(baseline, items[i].name);
-        struct message *m;
+        struct message *m, tie = {0};
 
         BB_NEW(m, w->size);
+        if (!usual)
+            describe_tie(w, gpu_of, all, i, &tie);
         for (int rank = 0; rank < w->size; rank++)
             if (items[i].kind == FACT) {
                 const char *before = earlier_text(earlier, w->hosts[rank], gpu_of[rank]);
 
-                judge_fact(&items[i], all[rank].text[i], usual, before, &m[rank]);
+                judge_fact(&items[i], all[rank].text[i], usual, half, before, &tie, &m[rank]);
                 if (items[i].read == read_nics)
                     judge_nics(all[rank].text[i], w->nodes, before, &m[rank]);
             } else
                 judge_item(&items[i], all[rank].text[i], &m[rank]);
         add_messages(h, w, gpu_of, m);
         if (list)
-            json_array_append_new(list, item_json(w, gpu_of, all, i, usual, m));
+            json_array_append_new(list, item_json(w, gpu_of, all, i, usual ? usual : "", m));
         free(m);
     }
 out:

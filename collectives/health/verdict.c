@@ -395,6 +395,21 @@ static bool is_common(const struct series *s)
     return s->has_reference && finding_of(s->h, s->test, &s->peers, s->peers.median).level != BB_HEALTH_OK;
 }
 
+/* Returns whether every unit that was measured is slow for the expectation. */
+static bool are_all_slow(const struct series *s)
+{
+    double values[TRIES];
+
+    for (size_t u = 0; u < s->units; u++) {
+        for (int i = 0; i < s->tries; i++)
+            values[i] = s->values[i][u];
+        if (isfinite(values[0]) &&
+            finding_of(s->h, s->test, &s->peers, median_of(values, (size_t)s->tries)).level == BB_HEALTH_OK)
+            return false;
+    }
+    return true;
+}
+
 /* Adds the findings of a test with suspects. If the typical GPU is slow, or most other units are suspects, one finding is
  * about all of them: the cause is common, or the expectation is wrong. Of GPUs, all of them may be one node. */
 static void add_units(const struct series *s)
@@ -408,6 +423,7 @@ static void add_units(const struct series *s)
         found[n] = judge_unit(s, u);
         n += found[n].level != BB_HEALTH_OK;
     }
+    common.whole = are_all_slow(s);
     if (s->part == BB_HEALTH_A_GPU) {
         add_of_gpus(s->h, found, n);
         n = 0;
@@ -446,6 +462,8 @@ static int test_units(struct bb_health *h, enum bb_health_test test)
         s.peers = peers_of_gpus(s.values[0], s.units);
     h->median[test] = s.peers.median;
     h->of_faster[test] = s.peers.of_faster;
+    for (size_t u = 0; u < s.units; u++)
+        h->lowest[test] = u > 0 ? fmin(h->lowest[test], s.values[0][u]) : s.values[0][u]; /* fmin() ignores NaN */
     s.has_reference = part == BB_HEALTH_A_GPU && s.peers.n >= BB_HEALTH_REFERENCE_PEERS;
     suspect = is_common(&s);
     for (size_t u = 0; u < s.units; u++)
@@ -709,8 +727,8 @@ static int retry_alone(struct pairs *p)
     return rc;
 }
 
-/* Returns the lowest value of a GPU index, and whether more than three quarters of the nodes are slow. */
-static bool is_slow_rail(const struct pairs *p, int gpu, double *lowest)
+/* Returns the lowest value of a GPU index, the number of slow nodes, and whether these are more than three quarters. */
+static bool is_slow_rail(const struct pairs *p, int gpu, double *lowest, int *nodes)
 {
     int slow = 0;
 
@@ -719,21 +737,26 @@ static bool is_slow_rail(const struct pairs *p, int gpu, double *lowest)
         slow += level_of(p, p->node[i], gpu) != BB_HEALTH_OK;
         *lowest = fmin(*lowest, p->best[p->node[i] * p->h->gpus + gpu]);
     }
+    *nodes = slow;
     return p->n > 2 && 4 * slow > 3 * p->n;
 }
 
 /* Adds the finding about slow rails: one for each, or one about all. */
-static void add_rails(struct pairs *p, const double *lowest, int n)
+static void add_rails(struct pairs *p, const double *lowest, const int *nodes, int n)
 {
     for (int g = 0; g < p->h->gpus && n < p->h->gpus; g++)
         if (p->slow_rail[g] && !p->at_once[g]) {
-            const struct bb_health_finding f = of_pairs(p, BB_HEALTH_A_RAIL, -1, g, lowest[g]);
+            struct bb_health_finding f = of_pairs(p, BB_HEALTH_A_RAIL, -1, g, lowest[g]);
 
+            f.whole = nodes[g] == p->n;
             bb_health_add(p->h, &f);
         }
     if (n == p->h->gpus) {
-        const struct bb_health_finding f = of_pairs(p, BB_HEALTH_ALL, -1, -1, p->all.median);
+        struct bb_health_finding f = of_pairs(p, BB_HEALTH_ALL, -1, -1, p->all.median);
 
+        f.whole = true;
+        for (int g = 0; g < p->h->gpus; g++)
+            f.whole &= nodes[g] == p->n;
         bb_health_add(p->h, &f);
     }
 }
@@ -745,11 +768,12 @@ static int find_rails(struct pairs *p)
 {
     const int gpus = p->h->gpus;
     double *lowest;
-    int rc = 0, slow = 0;
+    int rc = 0, slow = 0, *nodes;
 
     BB_NEW(lowest, gpus);
+    BB_NEW(nodes, gpus);
     for (int g = 0; g < gpus; g++) {
-        p->slow_rail[g] = is_slow_rail(p, g, &lowest[g]);
+        p->slow_rail[g] = is_slow_rail(p, g, &lowest[g], &nodes[g]);
         slow += p->slow_rail[g];
     }
     if (slow == 0)
@@ -762,8 +786,9 @@ static int find_rails(struct pairs *p)
         p->is_shared |= p->at_once[g];
         slow -= p->at_once[g];
     }
-    add_rails(p, lowest, slow);
+    add_rails(p, lowest, nodes, slow);
 out:
+    free(nodes);
     free(lowest);
     return rc;
 }

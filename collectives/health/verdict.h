@@ -71,6 +71,8 @@ struct bb_health_finding {
     enum bb_health_level level;
     int node, other, gpu;           /* -1: does not apply; other: the second node of a path, the last one of a leaf;
                                        gpu of a path: the only one, or the slowest, with that index; -1: all are slow */
+    bool whole;                     /* of a rail: slow on all nodes, or all but one, which has no fast partner; of all:
+                                       every unit that the test judges is slow */
     bool one_way;                   /* of a path: slow from `node` to `other`, fast in the other direction */
     double value, expected, median; /* median: of the peers; NaN: unknown */
     bool of_faster;                 /* of the faster peers, because half of them or more are slow */
@@ -114,6 +116,7 @@ struct bb_health {
     int attempt;       /* during `measure`: 1, or above 1 for another measurement of suspects */
     double median[BB_HEALTH_TESTS];  /* out: of all values of the first measurement; NaN: not measured */
     bool of_faster[BB_HEALTH_TESTS]; /* out: of those of the faster GPUs, because half of them or more are slow */
+    double lowest[BB_HEALTH_TESTS];  /* out: likewise, of tests of GPUs, nodes, rails and the whole job */
     int took_part[BB_HEALTH_TESTS];  /* set by `measure`: number of nodes that take part; 0: unknown */
     double share[BB_HEALTH_TESTS];   /* out: of `expected`, what oversubscribed leaves leave to the median; 1: all */
 };

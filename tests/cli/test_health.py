@@ -235,7 +235,7 @@ def test_median_of_the_faster_gpus_is_named_so(busbar, tmp_path):
     """The median of all 8 GPUs is that of the 6 slow ones."""
     for slow, text in (("node0:0.5,node1:0.5,node2:0.5", "median of the faster GPUs"), ("node0:0.5", "median")):
         root, found, done = health(busbar, tmp_path, "--only", "gpu", ranks=8, nodes=4, status=5, slow=slow)
-        assert re.search(f"GEMM: {text} [0-9.]+ TFLOP/s, expected", done.stdout) and len(found) == slow.count("node")
+        assert re.search(f"GEMM of bfloat16: {text} [0-9.]+ TFLOP/s, lowest 329, expected", done.stdout) and len(found) == slow.count("node")
         assert all(("faster peers' median" in f["reason"]) == ("faster" in text) for f in root["findings"])
 
 
@@ -384,7 +384,7 @@ def test_unreadable_kernel_parameters_are_unknown(busbar, tmp_path):
     host_files(tmp_path, 4, odd=0)
     (tmp_path / "2/proc/cmdline").unlink()
     root, _, _ = health(busbar, tmp_path, "--only", "inventory", ranks=4, nodes=4, EMU_HOST_FILES=str(tmp_path))
-    most = ", most have amd_iommu=on iommu=pt"
+    most = ", most often amd_iommu=on iommu=pt"
     assert {(f["node"], f["reason"].removeprefix("GPU 0: ")) for f in root["findings"] if "iommu" in f["reason"]} == {
         (0, "iommu parameters not set" + most), (2, "iommu parameters unknown" + most)}
 
@@ -396,12 +396,49 @@ def test_files_of_the_host_that_are_not_utf8(busbar, tmp_path):
         file.parent.mkdir(parents=True)
         file.write_bytes(text)
     root, found, done = health(busbar, tmp_path, "--only", "inventory", ranks=2, nodes=2, EMU_HOST_FILES=str(tmp_path))
-    assert len(root["inventory"]) == 34 and found == {("warn", "node", 1, 0), ("warn", "all", None, None)}
-    finding, = [f["reason"] for f in root["findings"] if f["part"] == "all"]  # these hosts have no /sys/class/infiniband
-    assert "; 1 finding about all hosts" in done.stdout.splitlines()[-1]
+    assert len(root["inventory"]) == 34 and found == {("warn", "all", None, None)}
+    finding, = [f["reason"] for f in root["findings"] if "huge pages" not in f["reason"]]  # these hosts have no /sys/class/infiniband
+    assert "; 2 findings about all hosts" in done.stdout.splitlines()[-1]
     assert finding == "no RDMA NICs (/sys/class/infiniband): NCCL needs a network plugin or uses TCP"
     item, = [item for item in root["inventory"] if item["item"] == "huge pages"]
-    assert item["usual"] == "always ? [never]" and [other["value"] for other in item["others"]] == ["x" * 59 + "?"]
+    assert item["usual"] is None and [other["value"] for other in item["others"]] == ["always ? [never]", "x" * 59 + "?"]
+
+
+@pytest.mark.parametrize("parameters, text", [
+    ((1, 2), "iommu=pt1 ({0}), iommu=pt2 ({1})"), ((1, 2, 2, 1), "iommu=pt1 ({0} and 1 more), iommu=pt2 ({1} and 1 more)"),
+    ((1, 2, 3), "iommu=pt1 ({0}), iommu=pt2 ({1})"), ((1, 2, 2), "iommu parameters iommu=pt1, most have iommu=pt2")])
+def test_values_without_majority_blame_no_node(busbar, tmp_path, parameters, text):
+    """Half of the nodes are not most nodes. Two GPUs per node: the nodes are counted."""
+    for node, value in enumerate(parameters):
+        (tmp_path / f"{node}/proc").mkdir(parents=True)
+        (tmp_path / f"{node}/proc/cmdline").write_text(f"ro iommu=pt{value}\n")
+    nodes = len(parameters)
+    root, _, done = health(busbar, tmp_path, "--only", "inventory", ranks=2 * nodes, nodes=nodes, EMU_HOST_FILES=str(tmp_path))
+    (finding,) = [f for f in root["findings"] if "iommu" in f["reason"]]
+    hosts = [verdict["host"] for verdict in root["verdicts"]]
+    if "most" in text:
+        assert finding["node"] == 0 and finding["reason"] == text
+        return
+    assert finding["node"] is None and finding["reason"] == "iommu parameters differ: " + text.format(*hosts)
+    assert {verdict["level"] for verdict in root["verdicts"]} == {"ok"} and "most have" not in done.stdout
+    (item,) = [item for item in root["inventory"] if item["item"] == "iommu parameters"]
+    assert item["level"] == "warn" and item["usual"] is None and len(item["others"]) == 2 * nodes
+
+
+@pytest.mark.parametrize("nodes, slow, name", [(6, 6, "all nodes, or all but one"), (6, 5, "all nodes, or all but one"), (11, 9, "most nodes")])
+def test_slow_rail_counts_its_nodes(busbar, tmp_path, nodes, slow, name):
+    """One node has no fast partner, so it is not known to be fast; two are fast with each other. The line of the rails has the lowest."""
+    _, _, done = health(busbar, tmp_path, "--rounds", 16, ranks=3 * nodes, nodes=nodes, status=5,
+                        slow=",".join(f"link=node{n}-nic1:0.7" for n in range(slow)))
+    assert re.search(f"(?m)^fail +pairs +rail of GPU 1 on {name}: ", done.stdout), done.stdout
+    assert re.search(r"(?m)^# rails  all_reduce, a rail alone: median 4\d\.\d+ GB/s, lowest 3\d\.\d+, expected 4", done.stdout)
+    assert "# gpu    GEMM of bfloat16: median" in done.stdout and "copy: median 2810 GB/s, expected" in done.stdout
+
+
+@pytest.mark.parametrize("fast, name", [(0, "the whole cluster"), (1, "most of the cluster")])
+def test_common_slowness_counts_its_gpus(busbar, tmp_path, fast, name):
+    _, _, done = health(busbar, tmp_path, ranks=8, nodes=2, status=5, slow=",".join(f"rank={n}:1.3" for n in range(fast, 8)))
+    assert re.search(f"(?m)^fail +gpu +{name}: GEMM ", done.stdout), done.stdout
 
 
 def test_counters_that_grow_during_the_run_are_named(busbar, tmp_path):

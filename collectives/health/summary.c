@@ -107,18 +107,38 @@ static void print_paths(const json_t *paths, int nodes, int left, bool has_findi
         fprintf(out, "; all: %s--rounds %d", more, nodes - 1 + nodes % 2);
 }
 
+static bool is_before_paths(const json_t *finding)
+{
+    static const char *const before[] = {"inventory", "gpu", "copies", "node"};
+    bool is_before = false;
+
+    for (size_t s = 0; s < sizeof before / sizeof *before; s++)
+        is_before |= strcmp(text_of(finding, "stage"), before[s]) == 0;
+    return is_before;
+}
+
+/* Returns whether a path was slow, also because of a NIC or node that is named instead. */
+static bool has_slow_path(const json_t *findings)
+{
+    const json_t *f;
+    bool any = false;
+    size_t i;
+
+    json_array_foreach(findings, i, f) any |= !is_before_paths(f) && json_is_number(json_object_get(f, "value"));
+    return any;
+}
+
 /* Prints the nodes that failed before the stages of the fabric, and therefore took no part in the tests of paths. */
 static void print_untested(const json_t *findings, FILE *out)
 {
-    static const char *const before[] = {"inventory", "gpu", "copies", "node"};
     enum { SHOWN = 3 };
     json_t *hosts = json_object(), *f, *host;
     const char *name;
     size_t i, n = 0;
 
-    json_array_foreach((json_t *)findings, i, f) for (size_t s = 0; s < sizeof before / sizeof *before; s++)
+    json_array_foreach((json_t *)findings, i, f)
     {
-        if (has_level(f, BB_HEALTH_FAIL) && strcmp(text_of(f, "stage"), before[s]) == 0 && *text_of(f, "host"))
+        if (has_level(f, BB_HEALTH_FAIL) && is_before_paths(f) && *text_of(f, "host"))
             json_object_set_new(hosts, text_of(f, "host"), json_null());
     }
     json_object_foreach(hosts, name, host)
@@ -152,8 +172,8 @@ static int print_missing(const json_t *root, FILE *out)
     return n > 0;
 }
 
-/* Prints how many findings are about several nodes. Returns the number of those that a test has found. */
-static int print_others(const json_t *root, FILE *out)
+/* Prints how many findings are about several nodes. */
+static void print_others(const json_t *root, FILE *out)
 {
     int of_tests = 0, all = 0;
     const json_t *f;
@@ -173,7 +193,6 @@ static int print_others(const json_t *root, FILE *out)
         fprintf(out, "; %d finding%s about all hosts", all, all == 1 ? "" : "s");
     if (of_tests > 0)
         fprintf(out, "; %d finding%s about paths, rails and the whole cluster", of_tests, of_tests == 1 ? "" : "s");
-    return of_tests;
 }
 
 static void print_verdict(const json_t *root, const struct bb_health_scope *scope, FILE *out)
@@ -181,7 +200,6 @@ static void print_verdict(const json_t *root, const struct bb_health_scope *scop
     const json_t *findings = json_object_get(root, "findings"), *verdicts = json_object_get(root, "verdicts");
     const int failed = bb_health_count_failed(findings), nodes = (int)json_array_size(verdicts);
     const bool is_from = scope->from && *scope->from, is_part = is_from || strcmp(scope->only, "all") != 0;
-    int others;
 
     fprintf(out, "# ");
     if (failed > 0)
@@ -192,12 +210,12 @@ static void print_verdict(const json_t *root, const struct bb_health_scope *scop
     fprintf(out, "%d node%s: %d ok, %d warn, %d fail, %d unknown", nodes, nodes == 1 ? "" : "s",
             count_levels(verdicts, BB_HEALTH_OK), count_levels(verdicts, BB_HEALTH_WARN),
             count_levels(verdicts, BB_HEALTH_FAIL), count_levels(verdicts, BB_HEALTH_UNKNOWN));
-    others = print_others(root, out);
-    print_paths(json_object_get(root, "paths"), nodes, nodes - count_levels(verdicts, BB_HEALTH_FAIL), others > 0,
-                strcmp(scope->only, "bisection") == 0 || (is_from && strcmp(scope->from, "bisection") == 0)
-                    ? "--only pairs "
-                    : "",
-                out);
+    print_others(root, out);
+    print_paths(
+        json_object_get(root, "paths"), nodes, nodes - count_levels(verdicts, BB_HEALTH_FAIL), has_slow_path(findings),
+        strcmp(scope->only, "bisection") == 0 || (is_from && strcmp(scope->from, "bisection") == 0) ? "--only pairs "
+                                                                                                    : "",
+        out);
     if (strcmp(scope->only, "all") == 0 && nodes > 1)
         print_untested(findings, out);
     fputc('\n', out);

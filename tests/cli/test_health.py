@@ -191,6 +191,13 @@ def test_expectation_is_that_of_the_nodes_that_are_left(busbar, tmp_path):
         assert abs(tests[name]["median"] / tests[name]["expected"] - 1) < 0.01, tests[name]
 
 
+def test_paths_of_a_slow_nic_are_slow(busbar, tmp_path):
+    """The finding is about the NIC. A slow GPU leaves the paths of the other nodes fast."""
+    for slow, text in (("link=node1-nic0:0.5", "; 3 of 3 paths between nodes tested\n"), ("rank=1:1.4", "; no slow path among the 1 of 3 tested; ")):
+        _, found, done = health(busbar, tmp_path, ranks=3, nodes=3, status=5, slow=slow)
+        assert len(found) == 1 and text in done.stdout, done.stdout
+
+
 def test_untested_paths_of_failed_nodes_are_named(busbar, tmp_path):
     """The node of the slow GPU takes no part in the tests of paths, so its slow path is found only by the printed option."""
     slow = "rank=2:1.4,link=node1-node3:0.5"

@@ -258,7 +258,7 @@ static void print_rows(const struct bb_best_order *best, const int *columns, int
         lines++;
     }
     if (left > 0)
-        fprintf(out, "  %d more orders have more bytes (%s has the most); the JSON lists all orders\n", left,
+        fprintf(out, "  %d more orders (%s has the most bytes); the JSON lists all orders\n", left,
                 best->rows[best->n - 1].order);
 }
 

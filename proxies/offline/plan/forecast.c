@@ -350,7 +350,8 @@ void bb_forecast_dispatch_text(const struct bb_forecast *f, char *text, size_t s
 
 void bb_forecast_recipes_text(const struct bb_forecast *f, const struct bb_cluster *c, char *text, size_t size)
 {
-    const bool tuned = f->software && strcmp(f->software->name, "megatron") == 0 && f->precision != BB_GEMM_NVFP4;
+    const bool tuned = f->software && strcmp(f->software->name, "megatron") == 0 && f->precision != BB_GEMM_NVFP4 &&
+                       !bb_cluster_has_pcie(c);
     const bool tp = tuned && f->lacks_tp_overlap && bb_cluster_generation(c) != BB_AMPERE;
     const bool experts =
         tuned && f->experts == BB_EXPERTS_MANY && bits_of(f) == 8 && bb_cluster_generation(c) == BB_BLACKWELL;

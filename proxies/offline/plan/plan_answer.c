@@ -187,11 +187,11 @@ static const char *role_of(const struct bb_plan *plan, int rank)
 }
 
 /* Names the rank that computes longest if its kernels take over 10 % longer than those of the rank of the step line: the
- * other ranks wait for it, although they may end later. With slow parts, names it always: it may hide what they cost. */
+ * other ranks wait for it, although they may end later. With slow parts, names it also if it takes little longer: it may hide what they cost. */
 static void write_longest(const struct bb_plan *plan, const struct bb_prediction *p, char text[TEXT])
 {
     const struct bb_predicted_rank *shown = &p->classes[p->slowest], *longest = &p->classes[p->longest];
-    const double times = p->conditions.slow.n > 0 ? 1 : 1.1;
+    const double times = p->conditions.slow.n > 0 ? 1.005 : 1.1;
     char time[BB_ROUNDED_TEXT];
 
     if ((double)longest->all.compute_ns > times * (double)shown->all.compute_ns && shown->all.compute_ns > 0)

@@ -429,15 +429,24 @@ static int save_limits(struct compute *b)
     return bb_results_set(b->session.json, "limits", limits);
 }
 
-/* Marks the ranks that were slow in at least half of the results of a section. results: of this section. */
-static void judge_section(struct compute *b, int results)
+/* Marks the ranks that were slow in at least half of the results of a row: of a section and element type, because a GPU may be
+ * slow with one type only. results: of this row. */
+static void judge_row(struct compute *b, int section, int type, int results)
 {
-    for (int r = 0; r < b->session.world.size; r++) {
+    for (int r = 0; r < b->session.world.size && b->ctx.find_slow; r++) {
         struct bb_slow_rank *slow = &b->ctx.slow[r];
         const int here = slow->results - slow->before;
+        const double mean = slow->judged > 0 ? slow->sum / slow->judged : 0;
 
+        if (mean > slow->mean) {
+            slow->mean = mean;
+            snprintf(slow->row, sizeof slow->row, "%s%s%s", bb_compute_section_names[section],
+                     section == BB_COMPUTE_TIMED ? "" : " ",
+                     section == BB_COMPUTE_TIMED ? "" : bb_compute_types[type].name);
+        }
         slow->is_slow = slow->is_slow || (here > 0 && 2 * here >= results);
         slow->before = slow->results;
+        slow->sum = slow->judged = 0;
     }
 }
 
@@ -465,18 +474,18 @@ static bool misses_max_error(const struct compute *b)
     return b->options.max_error > 0 && b->options.wanted[BB_COMPUTE_TIMED] && b->excess_error > b->options.max_error;
 }
 
-/* Prints that no rank is slow, and the rank with the largest mean slowdown, which may be close to the limit. */
+/* Prints that no rank is slow, and the row and rank with the largest mean slowdown, which may be close to the limit. */
 static void print_no_slow(const struct compute *b)
 {
     const struct bb_slow_rank *slow = b->ctx.slow;
-    char text[RANK_TEXT], largest[RANK_TEXT + 64] = "";
+    char text[RANK_TEXT], largest[RANK_TEXT + 112] = "";
     int most = 0;
 
     for (int r = 1; r < b->session.world.size; r++)
-        most = slow[r].sum > slow[most].sum ? r : most;
-    if (slow[most].sum > 1.005 * slow[most].judged)
-        snprintf(largest, sizeof largest, " above %g x (--slow); largest mean slowdown: %.3f x, %s", b->options.slow,
-                 slow[most].sum / slow[most].judged, rank_text(b, most, text));
+        most = slow[r].mean > slow[most].mean ? r : most;
+    if (slow[most].mean > 1.005)
+        snprintf(largest, sizeof largest, " above %g x (--slow); largest mean slowdown: %.3f x in %s, %s",
+                 b->options.slow, slow[most].mean, slow[most].row, rank_text(b, most, text));
     if (misses_max_error(b))
         fprintf(b->session.out,
                 "# FAILED: timed kernels take %.6g us instead of %.6g us (--max-error %g) on %s; no rank is slower "
@@ -513,10 +522,10 @@ static int report_slow(struct compute *b)
                                               slow->results, "of", b->results));
         rank_text(b, r, text);
         if (s->detail || (s->out && n++ < SLOW_SHOWN))
-            fprintf(s->out, "# slow: %s: up to %.2f x the typical time, in %d of %d results\n", text, slow->worst,
-                    slow->results, b->results);
+            fprintf(s->out, "# slow: %s: up to %.2f x the typical time, in %d of %d results; most in %s (%.2f x)\n",
+                    text, slow->worst, slow->results, b->results, slow->row, slow->mean);
         if (s->world.rank == 0)
-            bb_warn("%s is slow: up to %.2f x the typical time", text, slow->worst);
+            bb_warn("%s is slow: up to %.2f x the typical time, most in %s", text, slow->worst, slow->row);
     }
     if (n > SLOW_SHOWN && s->out)
         fprintf(s->out, "# slow: %d ranks, listed in the results (--json, slow_gpus)\n", n);
@@ -542,8 +551,8 @@ static int slow_text(const struct compute *b, char text[CHECK_TEXT])
         worst = rank->is_slow && (slow == 1 || rank->worst > b->ctx.slow[worst].worst) ? r : worst;
     }
     if (slow > 0)
-        snprintf(text, CHECK_TEXT, "%d of %d ranks are slow%s%s, slowest: %s", slow, b->session.world.size,
-                 host ? ", all on " : "", host ? host : "", rank_text(b, worst, rank_name));
+        snprintf(text, CHECK_TEXT, "%d of %d ranks are slow%s%s, slowest: %s in %s", slow, b->session.world.size,
+                 host ? ", all on " : "", host ? host : "", rank_text(b, worst, rank_name), b->ctx.slow[worst].row);
     return slow;
 }
 
@@ -632,17 +641,19 @@ static int run_sections(struct compute *b)
     TRY(measure_copy_limit(b));
     b->ctx.find_slow = !b->session.shared_gpu;
     for (int s = 0; s < BB_COMPUTE_SECTIONS; s++) {
-        const int before = b->results;
-
         if (!b->options.wanted[s])
             continue;
         if (b->session.detail)
             fprintf(b->session.detail, "#\n# %s\n#\n", sections[s].title);
         print_heading(b, sections[s].fields);
-        for (int t = 0; t < (sections[s].has_types ? BB_COMPUTE_TYPES : 1); t++)
-            if (!sections[s].has_types || type_is_wanted(b, t))
-                TRY(sections[s].run(b, t));
-        judge_section(b, b->results - before);
+        for (int t = 0; t < (sections[s].has_types ? BB_COMPUTE_TYPES : 1); t++) {
+            const int before = b->results;
+
+            if (sections[s].has_types && !type_is_wanted(b, t))
+                continue;
+            TRY(sections[s].run(b, t));
+            judge_row(b, s, t, b->results - before);
+        }
     }
     bb_progress_clear(&b->session.progress);
     print_limits(b);

@@ -21,10 +21,12 @@
 struct bb_slow_rank {
     int results;  /* number of results in which the rank was slow */
     double worst; /* largest slowdown in these results */
-    double sum;   /* of its time / the typical time in all `judged` results */
+    double sum;   /* of its time / the typical time in all `judged` results of the present row */
     int judged;
-    int before;   /* value of results before the present section */
-    bool is_slow; /* slow in at least half of the results of a section */
+    int before;   /* value of results before the present row */
+    bool is_slow; /* slow in at least half of the results of a row: of a section and element type */
+    double mean;  /* largest mean slowdown of a row; 0: none */
+    char row[32]; /* this row: "gemm bfloat16" */
 };
 
 /* The measurement state of one rank. */

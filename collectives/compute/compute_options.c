@@ -36,7 +36,7 @@ static const struct bb_opt option_rows[] = {
     OPT_DOUBLE(
         0, "slow", FIELD(slow), "1.1", "FACTOR", 1.001, 100,
         "a rank is slow above FACTOR x the typical time (the median of the ranks; if the times have a gap: of the "
-        "ranks below it) in at least half of a section"),
+        "ranks below it) in at least half of the results of a section and type"),
     OPT_INT(0, "max-slow", FIELD(max_slow), "-1", "N", -1, 1e9,
             "exit with status 5 if more than N ranks are slow; -1: never"),
     OPT_FLAG(0, "quick", FIELD(quick), "few cases of at most 64 KiB, as a smoke test; they do not show slow GPUs"),

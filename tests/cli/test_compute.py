@@ -5,6 +5,7 @@ import re
 import pytest
 
 from conftest import ROOT
+from test_gpu_assignment import LOCAL
 
 DEFAULT = ROOT / "profiles/clusters/emulated-default.json"
 TFLOPS = {"float": 100, "half": 400, "bfloat16": 400}  # of the built-in profile
@@ -136,9 +137,27 @@ def test_limit_of_slow_gpus_can_be_set(busbar):
     env = {"EMU_DATA": "off", "EMU_SLOW": "rank=1:1.08"}
     done = busbar.run(*args, ranks=3, env=env)
     assert done.returncode == 0
-    assert re.match(r"# no slow rank above 1.1 x \(--slow\); largest mean slowdown: 1.0[78]\d x, rank 1 \(", done.stdout.splitlines()[-1])
+    assert re.match(r"# no slow rank above 1.1 x \(--slow\); largest mean slowdown: 1.0[78]\d x in timed, rank 1 \(", done.stdout.splitlines()[-1])
     done = busbar.run(*args, "--slow", 1.05, ranks=3, env=env)
     assert done.returncode == 5 and "1 of 3 ranks are slow, slowest: rank 1 (" in done.stderr
+
+
+@pytest.mark.parametrize("dtype, slow", [("bfloat16", True), ("float", True), ("bfloat16", False)])
+def test_gpu_that_is_slow_with_one_type_is_found(busbar, tmp_path, dtype, slow):
+    """Rank 2 has 73 % of the GEMM rate of the others with one of the three types; below half of all GEMMs are slow."""
+    cluster = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())
+    key = {"float": "float32"}.get(dtype, dtype)
+    cluster["tflops"][key] *= 0.73 if slow else 0.97
+    (tmp_path / "slow.json").write_text(json.dumps(cluster))
+    start = (f'[ "{LOCAL}" = 2 ] && export EMU_CLUSTER={tmp_path / "slow.json"}; '
+             f"exec {busbar.build / 'busbar-emulated'} bench compute gemm -n 2 --repeats 2 --max-slow 0")
+    done = busbar.run_program(busbar.mpirun, "-n", 3, "sh", "-c", start, env={"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib"})
+    last = done.stdout.splitlines()[-1]
+    if slow:
+        assert done.returncode == 5 and re.search(rf"1 of 3 ranks are slow, slowest: rank 2 \(.*\) in gemm {dtype}; --max-slow allows 0", done.stderr), done
+        assert re.match(rf"# slow: rank 2 \(.*\): up to 1.\d+ x the typical time, in \d+ of \d+ results; most in gemm {dtype} \(1.[1-4]\d x\)$", last), last
+    else:
+        assert done.returncode == 0 and re.match(rf"# no slow rank above 1.1 x \(--slow\); largest mean slowdown: 1.0[1-3]\d x in gemm {dtype}, rank 2", last)
 
 
 def test_limits_are_those_of_the_typical_gpu(busbar, tmp_path):

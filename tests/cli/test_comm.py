@@ -106,13 +106,13 @@ def test_hanging_init_ends_with_a_timeout(busbar, extra):
 
 
 @pytest.mark.parametrize("function,text", [
-    ("ncclCommSplit", ": split of a communicator did not end within 1 s; all 3 ranks are in this call; which of them blocks it is unknown"),
-    ("ncclCommShrink", " after 1 s: 2 of 3 ranks did not return from shrink; rank 2 ("),
-    ("ncclCommFinalize", " after 1 s: rank 1 ("),
+    ("ncclCommSplit", ": split of a communicator did not end within 3 s; all 3 ranks are in this call; which of them blocks it is unknown"),
+    ("ncclCommShrink", " after 3 s: 2 of 3 ranks did not return from shrink; rank 2 ("),
+    ("ncclCommFinalize", " after 3 s: rank 1 ("),
 ])
 def test_hang_names_the_ranks_that_did_not_enter_a_call(busbar, tmp_path, function, text):
     """Rank 2 does not take part in the shrink and waits for the others; each rank finalizes alone."""
-    done = busbar.run("bench", "comm", "--repeats", "1", "--ranks", 3, "-T", 1, "--json", tmp_path / "r.json", ranks=3,
+    done = busbar.run("bench", "comm", "--repeats", "1", "--ranks", 3, "-T", 3, "--json", tmp_path / "r.json", ranks=3,
                       env={"EMU_FAULT": f"stall:rank=1,call=1,name={function}"})
     assert done.returncode == 4 and f"busbar: timeout in bench comm: 3 ranks, after init{text}" in done.stderr, done.stderr
     assert json.loads((tmp_path / "r.json").read_text()).get("lost_ranks") == ([1] if function == "ncclCommFinalize" else None)

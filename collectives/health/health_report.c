@@ -334,7 +334,9 @@ void bb_health_print_head(const struct bb_health_report *r)
     fprintf(
         out, "# expected: %s\n",
         r->source[0] ? r->source
-        : !runs_any  ? "nothing of a profile; this stage compares GPUs with each other"
+        : !runs_any  ? r->options->soak_s > 0
+                           ? "nothing of a profile; the soak compares values with those of its first round"
+                           : "nothing of a profile; this stage compares GPUs with each other"
         : r->health->nodes * r->health->gpus < BB_HEALTH_REFERENCE_PEERS
             ? "unknown machine, and too few GPUs to compare with each other: no rate is judged"
             : "unknown machine: GPUs and nodes are compared with each other, so what slows all of them is not found");

@@ -236,6 +236,8 @@ static double number_of(const json_t *object, const char *key)
     return json_number_value(json_object_get(object, key));
 }
 
+#define NO_DROP 0.995 /* of the first round */
+
 void bb_health_print_soak(const json_t *root, double planned_s, FILE *out)
 {
     const json_t *row, *node;
@@ -250,8 +252,13 @@ void bb_health_print_soak(const json_t *root, double planned_s, FILE *out)
             fprintf(out, " in %.0f s, before a node was lost", number_of(row, "last_s"));
         else if (planned_s > 0)
             fprintf(out, " in %.0f of %.0f s, interrupted", number_of(row, "last_s"), planned_s);
-        fprintf(out, ", median first %.4g, last %.4g %s (%+.1f %%); largest drop", first, last, text_of(row, "unit"),
+        fprintf(out, ", median first %.4g, last %.4g %s (%+.1f %%)", first, last, text_of(row, "unit"),
                 100 * (last / first - 1));
+        if (number_of(row, "worst_of_first") > NO_DROP) {
+            fprintf(out, "; none below %g %% of its first round\n", 100 * NO_DROP);
+            continue;
+        }
+        fputs("; largest drop", out);
         if (json_is_integer(node = json_object_get(row, "node")))
             fprintf(
                 out, " of a GPU: GPU %.0f of %s", number_of(row, "gpu"),

@@ -22,6 +22,7 @@ struct line {
     double model_error; /* mean error of predictions of this kind, as a fraction; NaN: unknown */
     bool within_error;  /* verdict "inconclusive": the model error is larger than the difference */
     double parts_us[5]; /* compute, exposed transfer, bubble, exposed waiting, idle (part_keys) */
+    double launch_us; /* plans: part of compute in which kernels wait for their launches; NaN: unknown for this rank */
     const json_t *fits; /* whether training fits in GPU memory; NULL: unknown; borrowed */
     json_t *options, *differs;
 };
@@ -53,6 +54,7 @@ static const struct bb_field step_fields[] = {
     {"rank", "rank", "", 5, 0, SHOWS(rank)},
     {"role", SHOWS(role)},
     {"compute_us", "compute", "", 8, 0, SHOWS(parts_us[0]), TIME},
+    {"launch_wait_us", "launches", "", 8, 0, SHOWS(launch_us), TIME},
     {"exposed_transfer_us", "transfer", "", 8, 0, SHOWS(parts_us[1]), TIME},
     {"bubble_us", "bubble", "", 8, 0, SHOWS(parts_us[2]), TIME},
     {"exposed_waiting_us", "waiting", "", 8, 0, SHOWS(parts_us[3]), TIME},
@@ -124,6 +126,9 @@ static void read_parts(struct line *line, const json_t *root, const char *role)
     line->rank = count_at(breakdown, "rank");
     for (int i = 0; i < PARTS; i++)
         line->parts_us[i] = value_at(breakdown, (const char *const[3]){part_keys[i]});
+    line->launch_us = json_equal(json_object_get(breakdown, "rank"), bb_sweep_follow(predicted, "breakdown.rank"))
+                          ? value_at(predicted, (const char *const[3]){"sharing.launch_wait_us"})
+                          : NAN;
 }
 
 static struct line make_line(const struct bb_result_file *file, const char *role)
@@ -331,7 +336,16 @@ static char *differences_of(const struct table *t, int file)
     return text;
 }
 
-/* Copies the fields of the text table: without the columns in which no file has a value. */
+/* Returns whether kernels of a file wait noticeably for their launches: for at least 1 % of the step. */
+static bool has_launch_waits(const struct table *t)
+{
+    for (int i = 0; i < t->n; i++)
+        if (t->lines[i].launch_us >= 0.01 * t->lines[i].step_us)
+            return true;
+    return false;
+}
+
+/* Copies the fields of the text table: without the columns in which no file has a value, and without small waits. */
 static void select_fields(const struct table *t, const struct bb_field *from, struct bb_field *to)
 {
     for (; from->key; from++) {
@@ -345,7 +359,7 @@ static void select_fields(const struct table *t, const struct bb_field *from, st
             has_value |= !json_is_null(json_object_get(object, from->key));
             json_decref(object);
         }
-        if (has_value)
+        if (has_value && (strcmp(from->key, "launch_wait_us") != 0 || has_launch_waits(t)))
             *to++ = *from;
     }
     *to = (struct bb_field){0};
@@ -526,6 +540,8 @@ static void print_notes(const struct table *t, FILE *out)
     if (t->steps) {
         fputs("; compute to idle: of the slowest rank", out);
         print_role(t, out);
+        if (has_launch_waits(t))
+            fputs("; launches: part of compute in which kernels wait for the host to launch them", out);
     }
     fputc('\n', out);
     if (best > 0)

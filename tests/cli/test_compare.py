@@ -686,6 +686,23 @@ def step_of(slowest, roles, step_us=100., measured=False):
     return {"schema": "busbar.plan/1", **head, "predicted": {"cluster": "h100", "step_us": step_us, **step}}
 
 
+def test_waits_for_launches_are_a_part_of_compute(busbar, tmp_path):
+    """The kernels of A and B are equal; only A waits for its host. The wait is known of the slowest rank of all roles only."""
+    for name, slowest, roles, waits in (("a", "whole", {"whole": (0, 80., 20.)}, 40.), ("b", "whole", {"whole": (0, 40., 60.)}, 0.5),
+                                        ("c", "last stage", ROLES, 30.), ("d", "first stage", ROLES, 30.)):
+        plan = step_of(slowest, roles)
+        plan["predicted"]["sharing"] = {"launch_wait_us": waits}
+        (tmp_path / f"{name}.json").write_text(json.dumps(plan))
+    for names, expected in (("ab", [40, 0.5]), ("bb", [0.5, 0.5]), ("cd", [30, None])):
+        files = [f"{name}.json" for name in names]
+        done = busbar.run("compare", *files, "--json", "-", emulated=False, cwd=tmp_path)
+        assert [row["launch_wait_us"] for row in json.loads(done.stdout)["results"]] == expected
+        text = busbar.run("compare", *files, emulated=False, cwd=tmp_path).stdout
+        assert ("; launches: part of compute in which kernels wait for the host to launch them\n" in text) == (names != "bb")
+        assert ("compute  launches  transfer" in text) == (names != "bb")
+        assert names != "ab" or re.search(r"^ a.json .* 80\.0 +40\.0 +0\.0", text, re.M), text
+
+
 def test_parts_of_a_step_are_of_the_same_role(busbar, tmp_path):
     """The slowest rank is of the last stage in A and of the first stage in B. Compute of the last stage is equal in both."""
     for name, data in (("a", step_of("last stage", ROLES)), ("b", step_of("first stage", {**ROLES, "first stage": (1, 80., 20.)}, 120.)),

@@ -370,6 +370,7 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy *prox
     if (o->explain)
         TRY(parse_explained(o, argc, argv, &r));
     TRY(bb_layouts_search(&search, &r.found));
+    r.found.peak_tflops = bb_forecast_peak_tflops(&forecast, &cluster, &r.found.peak_type);
     if (o->explain)
         TRY(explain(&search, &r));
     if (conditions->jitter > 0)

@@ -688,8 +688,13 @@ static void set_order(struct bb_gathered *g)
 
 static void build_table(struct bb_gathered *g)
 {
-    json_t *columns = list_columns(g->study, g->combinations, g);
+    json_t *columns = list_columns(g->study, g->combinations, g), *column;
+    const char *name;
 
+    json_object_foreach(columns, name, column)
+    {
+        g->shows_mfu |= strstr(json_string_value(json_object_get(column, "value")), "model_flop_utilisation") != NULL;
+    }
     g->columns = name_columns(g->combinations, columns);
     for (size_t k = 0; k < g->combinations->n; k++) {
         const size_t i = g->order[k];
@@ -719,6 +724,7 @@ void bb_gather(struct bb_gathered *g, const struct bb_study *study, const struct
         g->emulated |= json_is_true(json_object_get(f->result, "emulated"));
         g->some_measured |= f->result && !json_is_true(json_object_get(f->result, "emulated"));
         g->shared_gpu |= json_is_true(json_object_get(f->result, "shared_gpu"));
+        g->fewer_bits |= f->result && json_is_string(bb_sweep_follow(f->result, "predicted.compute.gemm_precision"));
     }
     set_order(g);
     build_table(g);

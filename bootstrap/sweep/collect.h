@@ -32,6 +32,7 @@ struct bb_gathered {
     size_t count[BB_SWEEP_STATES]; /* number of combinations in each state */
     bool emulated, shared_gpu;     /* true if any result is from emulated GPUs, or from ranks that share a GPU */
     bool some_measured;            /* true if any result is not from emulated GPUs */
+    bool shows_mfu, fewer_bits;    /* a column is the MFU; a result of a plan has GEMMs of fewer bits than --dtype */
     size_t not_shown;              /* number of rows removed by --where and --top (view.h) */
 };
 

@@ -184,6 +184,8 @@ static void print_head(const struct bb_gathered *g, size_t n_rows, FILE *out)
                 n_rows < json_array_size(g->rows) ? "; all: --full" : "");
     if (g->emulated)
         bb_print_emulated_note(out, g->some_measured ? "some results: " : "", "");
+    if (g->shows_mfu && g->fewer_bits)
+        fputs("# MFU: of the peak of --dtype (predicted.compute.tflops), also for GEMMs of fewer bits\n", out);
     if (g->shared_gpu)
         fputs("# several ranks share one GPU: times are meaningless for a machine with one GPU per rank\n", out);
 }

@@ -1148,6 +1148,8 @@ def test_prints_the_peak_of_the_utilisation_unless_it_is_of_16_bits(busbar):
     assert re.search(rf"MFU .*; of {peak:.0f} TFLOP/s \(float\)$", single, re.M) and "no published step of this kind" in single
     assert f"32-bit GEMMs {peak * profile['achieved']['gemm']:.0f} of {peak:.0f} TFLOP/s" in single
     compute = json.loads(busbar.run(*args, "--dtype", "float", "--json", "-", emulated=False).stdout)["predicted"]["compute"]
+    best, best_other = (busbar.run(*args, *more, "--best-layout", "--global-batch-size", 8, emulated=False).stdout for more in (("--fp8",), ()))
+    assert re.search(r"^#   .*; MFU .*% with causal attention; of 989 TFLOP/s \(16-bit peak\)$", best, re.M) and "16-bit peak" not in best_other
     assert compute["tflops"] == peak
 
 

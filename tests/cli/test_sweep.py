@@ -661,6 +661,16 @@ def test_assumptions_of_plans_are_columns_if_they_differ(sweep):
     assert "predicted.compute.software" not in columns(software="torch")[0]
 
 
+def test_names_the_peak_of_the_utilization_of_fewer_bits(sweep):
+    note = "# MFU: of the peak of --dtype (predicted.compute.tflops), also for GEMMs of fewer bits\n"
+
+    def text(precision, column):
+        options = {"model": "gpt2_small", "cluster": "b200-sxm-ib", **({"gemm-precision": precision} if precision else {})}
+        return sweep({"command": ["plan", "transformer"], "ranks": 8, "options": options, "columns": [f"predicted.{column}"]}).stdout
+
+    assert [note in text(*case) for case in (("mxfp8", "model_flop_utilisation"), (None, "model_flop_utilisation"), ("mxfp8", "step_us"))] == [True, False, False]
+
+
 def test_plans_of_a_training_run_have_its_days_and_goodput(sweep):
     options = {"model": "gpt2_small", "cluster": "h100-sxm-ib", "tokens": "1T", "mtbf-node": ["100d", "900d"], "checkpoint": "40s", "restart": "10m"}
     header = sweep({"command": ["plan", "transformer"], "ranks": 8, "options": options}, "--csv", "-").stdout.splitlines()[0].split(",")

@@ -123,6 +123,8 @@ struct bb_layouts {
     bool added_optimizer;      /* layouts that do not fit without recomputation got the precision-aware optimizer */
     bool assumes_equal_load;   /* of dropless experts */
     const char *given_modules; /* --recompute-modules; NULL: not given */
+    double peak_tflops; /* of the MFU, and its type (bb_forecast_peak_tflops); set by the caller before printing */
+    const char *peak_type;
     int gpus;
     struct bb_layout_subject subject;
     double gpu_bytes, usable_bytes; /* as in struct bb_layout_search */

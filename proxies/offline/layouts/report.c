@@ -45,8 +45,8 @@ struct shown {
     char schedule_text[32], batch_text[32], recompute_text[24];
     bool sequence_parallel, overlap_param_gather, precision_aware;
     double tokens_per_s, tokens_per_s_per_gpu, tflops_per_gpu, compute, exposed, bubble; /* the last three: fractions */
-    double model_flop_utilisation, model_flop_utilisation_causal;
-    const char *flops_note;
+    double model_flop_utilisation, model_flop_utilisation_causal, peak_tflops;
+    const char *flops_note, *peak_type;
     struct bb_layout_row of;
 };
 
@@ -71,6 +71,8 @@ static struct shown show_layout(const struct bb_layouts *found, int i)
                       .bubble = r->bubble_ns / r->step_ns,
                       .model_flop_utilisation = r->utilisation,
                       .model_flop_utilisation_causal = r->utilisation * r->causal_share,
+                      .peak_tflops = isnan(r->utilisation) ? NAN : found->peak_tflops,
+                      .peak_type = isnan(r->utilisation) ? NULL : found->peak_type,
                       .flops_note = r->flops_note,
                       .of = *r};
 
@@ -129,6 +131,8 @@ static const struct bb_field best_fields[] = {
     {NULL, "; MFU ", "", 0, 1, SHOWS(model_flop_utilisation), .form = BB_FORM_PERCENT},
     {NULL, " with attention in full (as Megatron-LM), ", " with causal attention", 0, 1,
      SHOWS(model_flop_utilisation_causal), .form = BB_FORM_PERCENT},
+    {NULL, "; of ", " TFLOP/s", 0, 0, SHOWS(peak_tflops)},
+    {NULL, " (", ")", 0, 0, SHOWS(peak_type)},
     {NULL, "; ", "", 0, 0, SHOWS(flops_note)},
     {0},
 };

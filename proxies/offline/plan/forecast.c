@@ -260,6 +260,14 @@ static void machine_text(const struct bb_forecast *f, const struct bb_cluster *c
                  f->host && strcmp(f->host, "graph") == 0 ? "; CUDA graphs" : "");
 }
 
+double bb_forecast_peak_tflops(const struct bb_forecast *f, const struct bb_cluster *c, const char **type)
+{
+    if (!f->precision && f->dtype != BB_FLOAT)
+        return NAN;
+    *type = f->dtype == BB_FLOAT ? "float" : "16-bit peak";
+    return bb_cluster_tflops(c, f->dtype);
+}
+
 void bb_forecast_rates_text(const struct bb_forecast *f, const struct bb_cluster *c, char *text, size_t size)
 {
     if (f->rates == BB_RATES_MACHINE)

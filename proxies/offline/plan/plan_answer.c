@@ -200,16 +200,6 @@ static void write_longest(const struct bb_plan *plan, const struct bb_prediction
                  (double)longest->all.compute_ns / (double)shown->all.compute_ns, shown->rank);
 }
 
-/* Names the peak rate of the MFU unless it is that of the line `rates`, or if GEMMs are in float. */
-static void add_peak(struct answer *a, const struct bb_forecast *f, const struct bb_cluster *c)
-{
-    a->peak = NAN;
-    if (!f || isnan(a->of.model_flop_utilisation) || (!f->precision && f->dtype != BB_FLOAT))
-        return;
-    a->peak = bb_cluster_tflops(c, f->dtype);
-    a->peak_type = f->dtype == BB_FLOAT ? "float" : "16-bit peak";
-}
-
 /* parts of the step, the first one if the number of samples is the default */
 #define LARGE_BUBBLE 0.1
 #define HUGE_BUBBLE  0.2
@@ -291,7 +281,9 @@ static void add_prediction(struct answer *a, const struct bb_plan *plan, const s
     a->of = bb_plan_rates(plan, p);
     if (!isnan(a->of.model_flop_utilisation))
         a->of.tflops_per_gpu = NAN; /* counts masked attention: the MFU line has both figures */
-    add_peak(a, plan->forecast, &p->cluster);
+    a->peak = NAN;
+    if (plan->forecast && !isnan(a->of.model_flop_utilisation))
+        a->peak = bb_forecast_peak_tflops(plan->forecast, &p->cluster, &a->peak_type);
     *slowest = p->classes[p->slowest];
     slowest->all.idle_ns += p->step_ns - slowest->all.step_ns; /* until the last rank ends */
     slowest->all.step_ns = p->step_ns;

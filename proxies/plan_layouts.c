@@ -83,6 +83,11 @@ static char *command_text(const struct bb_plan_options *o, int gpus_per_node, co
     if (o->forecast && software_of(o) != default_software(o, choice->sync))
         fprintf(out, " --software %s", software_of(o)->name);
     write_text(out, "tokens", o->tokens);
+    write_text(out, "mtbf-node", o->failures.mtbf_node);
+    write_text(out, "checkpoint", o->failures.checkpoint);
+    write_text(out, "restart", o->failures.restart);
+    write_text(out, "spares", o->failures.spares);
+    write_text(out, "repair", o->failures.repair);
     bb_opts_each(&(struct bb_opts){.tables = tables}, &config, write_option, out);
     bb_close_text(out, &text);
     return text;
@@ -163,9 +168,10 @@ struct results {
     struct bb_layouts found, explained;
     struct bb_plan_options other; /* with the options of --explain, which refer to `words` */
     struct bb_argv words;
-    struct bb_cluster cluster;    /* of `other` */
-    const struct bb_proxy *proxy; /* of `other` */
-    struct bb_err_record reason;  /* why --explain has no layout; code 0: it has one */
+    struct bb_cluster cluster;        /* of `other` */
+    const struct bb_proxy *proxy;     /* of `other` */
+    struct bb_err_record reason;      /* why --explain has no layout; code 0: it has one */
+    struct bb_training_time training; /* in layout 1, with --tokens */
 };
 
 /* Rejects options of --explain that change the batch, the machine, or what is written: the layouts of both searches are
@@ -236,14 +242,15 @@ static int explain(const struct bb_layout_search *search, struct results *r)
     return rc == -BB_EUSAGE && r->reason.code ? 0 : rc;
 }
 
-static void print_training(const struct bb_plan_options *o, const struct bb_layout_row *first)
+static void print_training(const struct bb_training_time *t)
 {
-    const struct bb_step step = {.tokens = first->tokens, .layout.ranks = o->config.ranks};
-    const struct bb_training_time t = bb_training_time(&step, (double)first->step_ns, o->training.tokens);
-    char text[200];
+    char text[256], failures[256], lost[256];
 
-    bb_training_time_text(&t, text, sizeof(text));
+    bb_training_time_text(t, text, sizeof(text));
     printf("# training in layout 1: %s\n", text);
+    bb_reliability_text(t, failures, lost, sizeof(text));
+    if (failures[0])
+        printf("#   failures: %s\n#   lost: %s\n", failures, lost);
 }
 
 /* Prints the software of all layouts. */
@@ -309,7 +316,7 @@ static int print_results(const struct bb_plan_options *o, const struct bb_layout
     if (o->forecast && search->cluster->has_achieved)
         print_software(o, &r->found);
     if (o->tokens)
-        print_training(o, &r->found.rows[0]);
+        print_training(&r->training);
     if (o->explain)
         print_explained(o, search, r);
     return print_accuracy(o, search, &r->found, *forecast);
@@ -326,6 +333,8 @@ static int write_results(const struct bb_plan_options *o, const struct bb_layout
         return 0;
     root = layouts_json(o, search, &o->conditions, &r->found, bb_json_words(argc, argv));
     layouts = json_object_get(root, "best_layout");
+    if (o->tokens)
+        json_object_set_new(json_object_get(root, "predicted"), "training", bb_training_time_json(&r->training));
     if (r->reason.code)
         json_object_set_new(layouts, "explained_reason", json_string(r->reason.text));
     else if (o->explain) {
@@ -375,6 +384,8 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy *prox
         TRY(explain(&search, &r));
     if (conditions->jitter > 0)
         TRY(bb_layouts_sample(&search, conditions, &r.found));
+    if (o->tokens)
+        TRY(bb_plan_training_time(o, &cluster, r.found.rows[0].tokens, (double)r.found.rows[0].step_ns, &r.training));
     if (!o->quiet && !bb_results_on_stdout(o->files[BB_PLAN_EXPORT_json], o->files[BB_PLAN_EXPORT_csv]))
         TRY(print_results(o, &search, &r, &forecast, argc, argv));
     TRY(write_results(o, &search, &r, argc, argv));

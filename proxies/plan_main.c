@@ -59,21 +59,21 @@ static const struct bb_opt plan_options[] = {
     OPT_STRING(0, "mtbf-node", FIELD(failures.mtbf_node), NULL, "TIME",
                "with --tokens: mean time between failures of a node (1500d, 40h); also predict the best checkpoint "
                "interval, goodput and days with failures; requires --checkpoint and --restart",
-               .needs = BB_PLAN_ONE_STEP | BB_PLAN_CLUSTER),
+               .needs = BB_PLAN_STEP | BB_PLAN_CLUSTER),
     OPT_STRING(0, "checkpoint", FIELD(failures.checkpoint), NULL, "TIME",
                "with --mtbf-node: time for which a checkpoint stops training (40s)",
-               .needs = BB_PLAN_ONE_STEP | BB_PLAN_FAILURES),
+               .needs = BB_PLAN_STEP | BB_PLAN_FAILURES),
     OPT_STRING(0, "restart", FIELD(failures.restart), NULL, "TIME",
                "with --mtbf-node: time from a failure until training goes on from the last checkpoint (10m)",
-               .needs = BB_PLAN_ONE_STEP | BB_PLAN_FAILURES),
+               .needs = BB_PLAN_STEP | BB_PLAN_FAILURES),
     OPT_STRING(0, "spares", FIELD(failures.spares), NULL, "N",
                "with --mtbf-node: number of spare nodes, which GPU hours include; the job waits while more nodes than "
                "this are in repair (default: "
                "a failed node is always replaced within --restart)",
-               .needs = BB_PLAN_ONE_STEP | BB_PLAN_FAILURES),
+               .needs = BB_PLAN_STEP | BB_PLAN_FAILURES),
     OPT_STRING(0, "repair", FIELD(failures.repair), NULL, "TIME",
                "with --spares: mean time until a failed node can be used again (default: 1d)",
-               .needs = BB_PLAN_ONE_STEP | BB_PLAN_FAILURES),
+               .needs = BB_PLAN_STEP | BB_PLAN_FAILURES),
     OPT_STRING(
         0, "slow", FIELD(slow), NULL, "LIST",
         "with --cluster: inject slowdowns (stragglers), separated by commas: rank=5:1.1 makes rank 5's kernels "

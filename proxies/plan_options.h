@@ -94,6 +94,12 @@ int bb_plan_collectives(struct bb_plan_options *o, const struct bb_positionals *
 /* bb_plan_parse_conditions - set o->conditions and o->margin. Returns 0, or -BB_EUSAGE after printing an error line. */
 int bb_plan_parse_conditions(struct bb_plan_options *o) BB_MUST_CHECK;
 
+/* bb_plan_training_time - predict the duration of training on --tokens tokens, also with failures.
+ *   step_tokens, step_ns  tokens of a step and its predicted time; 0 ns: not predicted, t is unchanged
+ *   Returns               0, or -BB_EUSAGE after printing an error line */
+int bb_plan_training_time(const struct bb_plan_options *o, const struct bb_cluster *cluster, double step_tokens,
+                          double step_ns, struct bb_training_time *t) BB_MUST_CHECK;
+
 /* bb_plan_describe_step - set the fields of a forecast that describe the kind of the step: attention, length of the
  * samples, experts. config: the options of the step */
 void bb_plan_describe_step(const struct bb_plan_options *o, const struct bb_step *step,

@@ -541,26 +541,23 @@ static int check_memory(const struct bb_plan_options *o, const struct plan_resul
     return 0;
 }
 
-/* Predict the duration of training on --tokens tokens from the predicted step time, also with failures. */
-static int compute_training_time(const struct bb_plan_options *o, const struct bb_cluster *cluster,
-                                 struct plan_results *f)
+int bb_plan_training_time(const struct bb_plan_options *o, const struct bb_cluster *cluster, double step_tokens,
+                          double step_ns, struct bb_training_time *t)
 {
-    const struct bb_prediction *p = &f->prediction;
     const struct bb_failures *failures = &o->training.failures;
 
-    if (f->step.tokens <= 0)
+    if (step_tokens <= 0)
         return bb_err(BB_EUSAGE, "%s: --tokens is not supported for this proxy (its samples have no tokens)",
-                      f->step.proxy);
-    if (o->training.tokens < f->step.tokens)
+                      o->config.proxy);
+    if (o->training.tokens < step_tokens)
         bb_warn("--tokens %s is less than the %.0f tokens of one step; with a unit, for example: --tokens 15T",
-                o->tokens, f->step.tokens);
-    if (!f->predicted)
+                o->tokens, step_tokens);
+    if (step_ns == 0)
         return 0;
-    f->training = bb_training_time(&f->step, (double)p->step_ns, o->training.tokens);
+    *t = bb_training_time(step_tokens, o->config.ranks, step_ns, o->training.tokens);
     if (failures->mtbf_node_s == 0)
         return 0;
-    return bb_reliability(failures, bb_cluster_nodes(cluster, f->step.layout.ranks), &f->training,
-                          &f->training.with_failures);
+    return bb_reliability(failures, bb_cluster_nodes(cluster, o->config.ranks), t, &t->with_failures);
 }
 
 static void warn_unmeasured(const struct bb_prediction *p, const struct bb_layout *l)
@@ -626,7 +623,8 @@ int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, 
         TRY(predict(o, &cluster, &f));
     bb_progress_end(&f.progress);
     if (o->tokens)
-        TRY(compute_training_time(o, &cluster, &f));
+        TRY(bb_plan_training_time(o, &cluster, f.step.tokens, f.predicted ? (double)f.prediction.step_ns : 0,
+                                  &f.training));
     if (o->best_order)
         TRY(bb_best_order(proxy, &config, config.gpus_per_node, &f.best));
     bb_err_mute(BB_MUTE_WARNINGS); /* of a deadlock that the line `checks` names */

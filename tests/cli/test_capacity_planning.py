@@ -7,6 +7,7 @@ import math
 import pathlib
 import random
 import re
+import shlex
 import statistics
 
 import pytest
@@ -78,6 +79,25 @@ def test_tokens_give_the_training_time(busbar, plan):
         busbar.run("plan", *args, "--tokens", "15", emulated=False).stderr
     one = plan(*args, "--tokens", 1)["predicted"]["training"]
     assert one["steps"] == 1 and one["days"] * 86400 == pytest.approx(step_s, rel=1e-9)
+
+
+def test_best_layout_has_the_training_time_of_its_plan(busbar, plan, tmp_path):
+    """Also as columns of a sweep, without naming them."""
+    options = ["--model", "gpt2_small", "--cluster", H100, "--tokens", "2T", "--mtbf-node", "20d", "--checkpoint", "40s", "--restart", "10m", "--spares", 1]
+    args = ("transformer", *options, "--ranks", 16, "--global-batch-size", 64)
+    doc = plan(*args, "--best-layout")
+    training = plan(*shlex.split(doc["best_layout"]["layouts"][0]["command"])[2:])["predicted"]["training"]
+    assert doc["predicted"]["training"] == training and training["with_failures"]["gpu_hours"] > training["gpu_hours"]
+    text = busbar.run("plan", *args, "--best-layout", emulated=False).stdout
+    assert re.search(rf"# training in layout 1: 2T tokens: {training['steps']:,} steps, .* GPU hours .*\n#   failures: one every 10 days; with .* with 1 spare node, .*\n"
+                     "#   lost: steps since the last checkpoint ", text)
+    study = {"name": "s", "command": "plan transformer", "ranks": 16, "options": {option[2:]: value for option, value in zip(options[::2], options[1::2])}
+             | {"global-batch-size": 64, "best-layout": True}}
+    (tmp_path / "s.json").write_text(json.dumps(study))
+    done = busbar.run("sweep", "s.json", "--csv", "-", emulated=False, cwd=tmp_path)
+    (row,) = csv.DictReader(done.stdout.splitlines())
+    assert float(row["predicted.training.days"]) == pytest.approx(training["days"])
+    assert float(row["predicted.training.with_failures.days"]) == pytest.approx(training["with_failures"]["days"])
 
 
 def simulate_failures(rng, intervals, interval_s, checkpoint_s, restart_s, mtbf_s, repair_s=0, spares=None):

@@ -37,7 +37,7 @@ RUNS = {
     "`busbar.plan/1`: compute": [("plan compute gemm:64x64x64 attention:1x1024x8x64 adam --cluster h100-sxm-ib", 0, {})],
     "`busbar.plan/1`: best layout": [
         ("plan transformer --model gpt2_small --ranks 8 --global-batch-size 16 --cluster h100-sxm-ib --best-layout "
-         "--top 3 --slow rank=3:1.2 --jitter 3% --samples 2", 0, {}),
+         "--top 3 --slow rank=3:1.2 --jitter 3% --samples 2 --tokens 2T --mtbf-node 9d --checkpoint 1m --restart 5m", 0, {}),
         ("plan transformer --model gpt2_small --ranks 2 --global-batch-size 4 --cluster h100-sxm-ib --best-layout --explain --tp=2 --slow rank=1:1.2", 0, {}),
         ("plan transformer --model gpt2_small --ranks 2 --global-batch-size 4 --cluster h100-sxm-ib --best-layout --tp 1 --explain --tp=3", 0, {})],
     "`busbar.plan/1`": [

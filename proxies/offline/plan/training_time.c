@@ -6,12 +6,11 @@
 
 #include <math.h>
 
-struct bb_training_time bb_training_time(const struct bb_step *step, double ns, double tokens)
+struct bb_training_time bb_training_time(double step_tokens, int ranks, double ns, double tokens)
 {
-    double steps = ceil(tokens / step->tokens), hours = steps * ns / 3600e9;
+    double steps = ceil(tokens / step_tokens), hours = steps * ns / 3600e9;
 
-    return (struct bb_training_time){
-        .tokens = tokens, .steps = steps, .days = hours / 24, .gpu_hours = hours * step->layout.ranks};
+    return (struct bb_training_time){.tokens = tokens, .steps = steps, .days = hours / 24, .gpu_hours = hours * ranks};
 }
 
 /* ---- failures ---- */

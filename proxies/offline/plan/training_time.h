@@ -46,11 +46,12 @@ struct bb_training_time {
 
 /*
  * bb_training_time - return the time of a training run, without restarts, evaluation and checkpoints.
- *   step     a step whose number of tokens is known
- *   ns       time of one step in nanoseconds
- *   tokens   number of tokens to train on
+ *   step_tokens  number of tokens of a step
+ *   ranks        number of GPUs
+ *   ns           time of one step in nanoseconds
+ *   tokens       number of tokens to train on
  */
-struct bb_training_time bb_training_time(const struct bb_step *step, double ns, double tokens);
+struct bb_training_time bb_training_time(double step_tokens, int ranks, double ns, double tokens);
 
 /* bb_failures_parse - parse the options of failures. Returns 0, or -BB_EUSAGE after printing an error line, also if only
  * some of --mtbf-node, --checkpoint and --restart are given. */

@@ -66,30 +66,39 @@ static json_t *line_json(char *line)
     return bb_json_text(line);
 }
 
-/* Returns a list with the line that shows how to let Open MPI start ranks as root. */
-static json_t *root_advice(void)
+/* Pages that Open MPI prints instead of starting ranks, with the reason and an alternative to sourcing mpi.sh. */
+static const struct refusal {
+    const char *found, *reason, *other;
+} refusals[] = {
+    {"ALLOW_RUN_AS_ROOT", "mpirun does not start ranks as root",
+     "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"},
+    {"not enough slots", "mpirun has fewer slots than ranks (a slot is a core, or one of N of --hosts NAME:N)",
+     "--launch-arguments=--oversubscribe"},
+};
+
+/* Returns a list with the line that names the reason and what to try. */
+static json_t *refusal_json(const struct refusal *r)
 {
     char *path = bb_program_file("mpi.sh");
-    json_t *list = json_pack(
-        "[o]", json_sprintf("mpirun does not start ranks as root; try: %s%s%sOMPI_ALLOW_RUN_AS_ROOT=1 "
-                            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1%s",
-                            path ? ". " : "", path ? path : "", path ? " (or export " : "export ", path ? ")" : ""));
+    json_t *list = json_pack("[o]", json_sprintf("%s; try: %s%s%s%s%s", r->reason, path ? ". " : "", path ? path : "",
+                                                 path ? " (or " : "", r->other, path ? ")" : ""));
 
     free(path);
     return list;
 }
 
 /* Returns the last lines of a text as a JSON list. If the text contains error messages of busbar, only these are
- * returned, because launchers print many lines of their own after them. If Open MPI refused to start ranks as root, the
- * list has a line that shows how to allow it. */
+ * returned, because launchers print many lines of their own after them. If Open MPI refused to start the ranks, the list
+ * has a line with the reason. */
 static json_t *last_lines(char *text)
 {
     bool only_own = false;
     json_t *lines;
     char *line;
 
-    if (strstr(text, "ALLOW_RUN_AS_ROOT"))
-        return root_advice();
+    for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++)
+        if (strstr(text, refusals[i].found))
+            return refusal_json(&refusals[i]);
     lines = json_array();
     while ((line = strsep(&text, "\r\n")) != NULL) {
         const bool is_own = bb_begins_with(line, "busbar: ") && !bb_begins_with(line, "busbar: warning: ");

@@ -137,6 +137,14 @@ def test_refusal_of_root_by_mpirun_has_an_advice(sweep):
     assert os.path.isfile(re.search(r"try: \. (\S+mpi\.sh) ", done.stderr)[1])
 
 
+def test_too_few_slots_of_mpirun_have_an_advice(sweep):
+    refuses = script(sweep, "echo 'There are not enough slots available in the system to satisfy the 4' >&2\n"
+                     "echo 'number of available slots when deciding the number of processes to' >&2\necho 'launch.' >&2\nexit 1\n")
+    done = sweep({"command": [refuses], "metrics": {"t": "t: ([0-9]+)"}})
+    assert "mpirun has fewer slots than ranks (" in done.stderr and "(or --launch-arguments=--oversubscribe)" in done.stderr and "to launch" not in done.stderr
+    assert os.path.isfile(re.search(r"try: \. (\S+mpi\.sh) ", done.stderr)[1])
+
+
 def test_a_program_may_start_its_ranks_itself(sweep):
     start = script(sweep, 'echo "n: $1"\n')
     own = {"command": [start, "{ranks}"], "ranks": [2, 4], "metrics": {"n": "n: ([0-9]+)"}, "launch": {"with": "none"}}

@@ -380,37 +380,40 @@ void bb_layouts_print(const struct bb_layouts *found, const char *command, int t
                      "differences and the reasons of rejection\n");
 }
 
-/* Returns the place of a layout among the fastest of each grid; 0: slower than all that were simulated in full. */
-static int place_of(const struct bb_layouts *found, const struct bb_layout_row *row)
+/* Returns the place of a layout among the best of each grid, without jitter; 0: worse than all that were simulated in
+ * full. is_row: out: the layout is one of them */
+static int place_of(const struct bb_layouts *found, const struct bb_layout_row *row, bool *is_row)
 {
-    int place = 0;
+    int better = 0;
 
-    while (place < found->n && bb_layouts_ranked_ns(&found->rows[place]) < bb_layouts_ranked_ns(row))
-        place++;
-    return place < found->n ? place + 1 : 0;
+    *is_row = false;
+    for (int i = 0; i < found->n; i++) {
+        better += bb_layouts_ranked_ns(&found->rows[i]) < bb_layouts_ranked_ns(row);
+        *is_row |= bb_layouts_are_of_one_grid(&found->rows[i].choice, &row->choice) &&
+                   bb_layouts_ranked_ns(&found->rows[i]) == bb_layouts_ranked_ns(row);
+    }
+    return better < found->n ? better + 1 : 0;
 }
 
 void bb_layouts_print_explained(const struct bb_layouts *found, const struct bb_layouts *explained, const char *given,
                                 const char *command, int top, FILE *out)
 {
     const struct bb_layout_row *row = explained->rows, *best = found->rows;
-    const int place = place_of(found, row);
+    bool is_row;
+    const int place = place_of(found, row, &is_row);
     char time[BB_ROUNDED_TEXT], bytes[BB_BYTES_TEXT], best_bytes[BB_BYTES_TEXT];
 
     fprintf(out, "# --explain \"%s\": step %s, memory %s (layout 1: %s), ", given,
             bb_format_rounded_time(row->step_ns / 1e3, time), bb_format_bytes((size_t)row->bytes, bytes),
             bb_format_bytes((size_t)best->bytes, best_bytes));
     if (place > 0) {
-        const struct bb_layout_row *at = &found->rows[place - 1];
-        const bool is_row = bb_layouts_are_of_one_grid(&at->choice, &row->choice) &&
-                            bb_layouts_ranked_ns(at) <= bb_layouts_ranked_ns(row);
-
-        fprintf(out, "%s row %d of the table", is_row ? "is" : "would be", place);
+        fprintf(out, "%s row %d of the table%s", is_row ? "is" : "would be", place,
+                best->p50_ns > 0 ? " without --jitter" : "");
         if (place > top)
             fprintf(out, " with --top %d", place);
     } else
-        fprintf(out, "slower than the %d fastest layouts", found->n);
-    fprintf(out, "; the fastest of %lld such layouts that fit\n#   command:%s\n", explained->fitting, command);
+        fprintf(out, "worse than the %d best layouts", found->n);
+    fprintf(out, "; the best of %lld such layouts that fit\n#   command:%s\n", explained->fitting, command);
     if (place != 1)
         print_difference(best, row, "it", out);
     print_penalty(found, row, "it", out);
@@ -419,7 +422,7 @@ void bb_layouts_print_explained(const struct bb_layouts *found, const struct bb_
         if (bb_layouts_are_of_one_grid(&found->rows[i].choice, &row->choice) &&
             bb_layouts_ranked_ns(&found->rows[i]) < bb_layouts_ranked_ns(row))
             fprintf(out,
-                    "#   layout %d has the same tp, cp, ep, pp and dp, and is faster: schedule %s, vpp %d, micro-batch "
+                    "#   layout %d has the same tp, cp, ep, pp and dp, and is better: schedule %s, vpp %d, micro-batch "
                     "size %d, recompute %s%s%s, "
                     "dp-sync %s\n",
                     i + 1, bb_schedule_names[found->rows[i].choice.schedule], found->rows[i].choice.vpp,
@@ -447,7 +450,8 @@ static json_t *row_json(const struct bb_layouts *found, int i)
 json_t *bb_layouts_explained_json(const struct bb_layouts *found, const struct bb_layouts *explained)
 {
     json_t *o = row_json(explained, 0);
-    const int place = place_of(found, explained->rows);
+    bool is_row;
+    const int place = place_of(found, explained->rows, &is_row);
 
     json_object_set_new(o, "place", place ? json_integer(place) : json_null());
     return o;

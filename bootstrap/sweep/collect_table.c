@@ -164,7 +164,7 @@ static size_t print_failed(const struct bb_gathered *g, bool full, FILE *out)
         lines += (lines == 0) + 1 + json_array_size(f->errors);
     }
     if (hidden > 0)
-        fprintf(out, "# %zu other kinds of failures: --full\n", hidden);
+        fprintf(out, "# %zu other kind%s of failures: --full\n", hidden, hidden == 1 ? "" : "s");
     return lines + (hidden > 0);
 }
 

@@ -190,9 +190,14 @@ void bb_forecast_memory_text(const struct bb_plan *plan, const struct bb_forecas
 static int write_full_need(const struct bb_forecast *f, char *text, size_t size)
 {
     char need[BB_BYTES_TEXT];
-    int n = snprintf(text, size, "; no recomputation makes it fit");
+    int n;
 
-    if (f->full_bytes > 0)
+    if (f->full_bytes > 0 && f->full_bytes <= f->gpu_bytes)
+        n = snprintf(text, size, "; with --recompute full it needs %s, more than %.0f%%",
+                     bb_format_bytes((size_t)f->full_bytes, need), 100 * BB_SAFE_MEMORY);
+    else
+        n = snprintf(text, size, "; no recomputation makes it fit");
+    if (f->full_bytes > f->gpu_bytes)
         n += snprintf(text + n, size - (size_t)n, " (%s with --recompute full)",
                       bb_format_bytes((size_t)f->full_bytes, need));
     if (f->fused_bytes > 0)

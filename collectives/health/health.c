@@ -359,22 +359,22 @@ static void record_json(struct run *r, int kind, json_t *value)
     json_decref(value);
 }
 
+/* The record precedes the file, so that a loss after the file has the stage is a loss in this stage. */
 static int begin_test(struct run *r, int test)
 {
-    int rc = 0;
+    const bool is_first = r->session.world.rank == 0;
 
     r->test = test;
     if (test < BB_HEALTH_TESTS)
         r->health.took_part[test] = bb_health_active(&r->health);
     if (r->n_repeated < r->n_past)
         return 0;
-    if (r->session.world.rank == 0) {
+    if (is_first)
         bb_health_print_tests(&r->report, r->printed, test);
-        rc = bb_health_save_verdicts(&r->report, test < BB_HEALTH_TESTS ? bb_health_tests[test].stage : "soak");
-    }
     r->printed = test;
     record(r, BEGIN, test, NULL, 0);
-    return rc;
+    return is_first ? bb_health_save_verdicts(&r->report, test < BB_HEALTH_TESTS ? bb_health_tests[test].stage : "soak")
+                    : 0;
 }
 
 static int measure_now(struct run *r, enum bb_health_test test, const int *partner, double *values)

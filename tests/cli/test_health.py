@@ -678,7 +678,8 @@ def test_interrupted_soak_keeps_its_rounds(busbar, tmp_path, end):
     timeout = 5 if str(end)[:5] == "stall" else 60  # only a stalled rank is to be waited for
     command = busbar.command("health", "--quick", "--only", "soak", "--soak", "1m", "--timeout", timeout, "--json", path, ranks=4)
     env = busbar.environment({**LOST, "EMU_NODES": "2", "EMU_FAULT": "" if is_signal else end})
-    job = subprocess.Popen([*map(str, command)], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # timeout passes signals on; without it, SIGINT is ignored where it is ignored for the tests, as in a shell's background
+    job = subprocess.Popen(["timeout", "100", *map(str, command)], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         while is_signal and job.poll() is None and not (path.exists() and len(re.findall(r'"rounds": (?:[3-9]|\d\d)', path.read_text())) == 2):
             time.sleep(0.05)

@@ -39,6 +39,9 @@ struct log {
     json_t *seen;                              /* object whose keys are the GPUs of all device lines */
     json_t *runs;                              /* trees of the runs before this one */
     struct columns columns;
+    long long max_bytes, largest; /* the largest size according to the settings, 0: unknown; of the rows */
+    double step;                  /* added to each size, or, with is_factor, multiplied; 0: unknown */
+    bool is_factor;
     bool in_table;
     double bus_factor; /* busbw / algbw of one table row with enough significant digits to identify the collective by
                           this ratio; 0: no such row */
@@ -115,7 +118,8 @@ static void clear_run(struct log *l)
     l->results = json_object_get(l->root, "results");
     l->columns.n = 0;
     l->in_table = false;
-    l->bus_factor = 0;
+    l->max_bytes = l->largest = 0;
+    l->step = l->bus_factor = 0;
     *l->program = '\0';
 }
 
@@ -136,6 +140,7 @@ static void set_stated_devices(struct log *l)
 }
 
 static int check_whole(const struct log *l);
+static void warn_of_missing_sizes(const struct log *l);
 static int resolve_program(struct log *l, const char *operation);
 
 static int end_run(struct log *l)
@@ -145,6 +150,7 @@ static int end_run(struct log *l)
     if (l->p->ranks > 0)
         set_stated_devices(l);
     TRY(check_whole(l));
+    warn_of_missing_sizes(l);
     TRY(resolve_program(l, l->p->operation));
     json_array_append(l->runs, l->root);
     clear_run(l);
@@ -174,6 +180,17 @@ static int read_program(struct log *l)
     return 0;
 }
 
+/* Reads "minBytes 8 maxBytes 1073741824 step: 2(factor)" or "... step: 1048576(bytes)". */
+static void read_sizes(struct log *l)
+{
+    const char *step = word_after(l, "step:");
+    char *unit = NULL;
+
+    (void)parse_integer(word_after(l, "maxBytes"), &l->max_bytes);
+    l->step = step ? strtod(step, &unit) : 0;
+    l->is_factor = unit && strcmp(unit, "(factor)") == 0;
+}
+
 /* Reads "... warmup iters: 1 iters: 20 agg iters: 1 ...". */
 static int read_settings(struct log *l)
 {
@@ -193,6 +210,7 @@ static int read_settings(struct log *l)
                         : strcmp(l->word[i - 1], "agg") == 0  ? "aggregated_iterations"
                                                               : "iterations",
                         l->word[i + 1]);
+    read_sizes(l);
     set_integer(l->config, "graph", word_after(l, "graph:"));
     set_integer(l->config, "gpus_per_thread", word_after(l, "nGpus"));
     return 0;
@@ -425,6 +443,7 @@ static int read_row(struct log *l)
         if (c->place[place].time >= 0)
             TRY(add_place(l, row, place));
     record_bus_factor(l);
+    l->largest = bytes > l->largest ? bytes : l->largest;
     json_array_append(l->results, row);
 out:
     json_decref(row);
@@ -546,6 +565,18 @@ static int check_whole(const struct log *l)
                       "rank ('#  Rank  0 Group  0 ...'), or try: all_reduce:16x2=%s with 16 ranks on 2 nodes",
                       l->path, l->path);
     return 0;
+}
+
+/* Warns if the settings of the run have a size after the last one of its table: the run was ended, or its output was cut. */
+static void warn_of_missing_sizes(const struct log *l)
+{
+    const double next = l->is_factor ? (double)l->largest * l->step : (double)l->largest + l->step;
+    char largest[BB_BYTES_TEXT], max[BB_BYTES_TEXT];
+
+    if (l->max_bytes > 0 && l->largest > 0 && next > (double)l->largest && next <= (double)l->max_bytes)
+        bb_warn("%s: the table%s%s ends at %s, before maxBytes %s of its header: the output is incomplete", l->path,
+                *l->program ? " of " : "", l->program, bb_format_bytes((size_t)l->largest, largest),
+                bb_format_bytes((size_t)l->max_bytes, max));
 }
 
 int bb_nccl_tests_text_read(const struct bb_nccl_tests_output *p, json_t **runs)

@@ -58,7 +58,8 @@ static const struct bb_field file_fields[] = {
     {"ranks", "", " rank", 0, 0, MEASURED(ranks), .form = BB_FORM_PLURAL},
     {"nodes", " on ", " node", 0, 0, MEASURED(nodes), .form = BB_FORM_PLURAL},
     {"rows", ", ", " rows used", 0, 0, MEASURED(n_rows)},
-    {"unused_rows", ", ", " unused\n", 0, 0, MEASURED(n_unused)},
+    {"unused_rows", ", ", " unused", 0, 0, MEASURED(n_unused)},
+    {NULL, "", "", 0, 0, MEASURED(unused)},
     BB_NAMED(struct bb_measurement_file, slow),
     {0},
 };
@@ -195,7 +196,7 @@ static const struct bb_field accuracy_fields[] = {
     {"left_out_collective_worst_percent", ", worst ", " % (each one was left out); ", 0, 2,
      ACCURACY(left_out[BB_LEFT_OUT_COLLECTIVES].max)},
     {"fitted_rows", NULL, NULL, 0, 0, ACCURACY(fitted.n)},
-    {"fitted_median_percent", "the fit itself: median ", " %", 0, 2, ACCURACY(fitted.p50)},
+    {"fitted_median_percent", "the fits themselves, all rows together: median ", " %", 0, 2, ACCURACY(fitted.p50)},
     {"fitted_worst_percent", ", worst ", " %", 0, 2, ACCURACY(fitted.max)},
     {"other_rows", NULL, NULL, 0, 0, ACCURACY(other.n)},
     {"other_median_percent", "; times that no fit used: median ", " %", 0, 2, ACCURACY(other.p50)},
@@ -236,10 +237,14 @@ static void print_node_counts(const struct bb_measurements *e, FILE *out)
 static void print_accuracy(const struct bb_calibration_report *r, FILE *out)
 {
     const struct bb_calibration *c = r->calibration;
-    const struct accuracy a = accuracy_of(c, r->left_out);
+    struct accuracy a = accuracy_of(c, r->left_out);
     const struct bb_measurements *e = c->measurements;
 
     fputs("# accuracy: ", out);
+    for (int kind = 0; kind < BB_LEFT_OUT_KINDS; kind++)
+        if (a.doubtful &&
+            a.left_out[kind].p50 < a.fitted.p50) /* no expectation: the fit to fewer rows was another one */
+            a.left_out[kind] = (struct bb_stats){.p50 = NAN, .max = NAN};
     bb_table_sentence(out, accuracy_fields, &a);
     for (int inter = 0; inter < 2; inter++)
         if (c->scaled[inter] > 0)
@@ -320,8 +325,10 @@ static void print_head(const struct bb_calibration_report *r, FILE *out)
     bb_print_report_header(out, r->argc, r->argv);
     fprintf(out, "# %s: %zu rows from %zu file%s\n", e->files[0].device, e->n_rows, e->n_files,
             e->n_files == 1 ? "" : "s");
-    for (size_t f = 0; f < e->n_files; f++)
+    for (size_t f = 0; f < e->n_files; f++) {
         bb_table_sentence(out, file_fields, &e->files[f]);
+        fputc('\n', out);
+    }
     fprintf(out, "# starting profile: %s%s%s\n", r->calibration->base->name, r->selected_by ? ", selected by " : "",
             r->selected_by ? r->selected_by : "");
     if (e->files[0].emulated)

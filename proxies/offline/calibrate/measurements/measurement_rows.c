@@ -32,6 +32,7 @@ static void add_measurement(struct reader *r, const struct bb_measurement *found
         return;
     if (!usable || !(found->time_us > 0) || !isfinite(found->time_us)) {
         r->file->n_unused++;
+        r->file->n_empty += found->kind == BB_MEASURED_COLLECTIVE && found->bytes <= 0;
         return;
     }
     BB_GROW(e->rows, e->n_rows);

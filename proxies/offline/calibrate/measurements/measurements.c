@@ -207,6 +207,9 @@ static int read_file(struct bb_measurements *e, json_t *root, const char *path)
     TRY(is_nccl_tests ? validate_nccl_tests(f, root) : 0);
     TRY(validate_same_machine(f, &e->files[0]));
     TRY(is_nccl_tests ? bb_measurements_add_nccl_tests(e, root) : bb_measurements_add_results(e, root));
+    f->unused = f->n_unused == 0            ? NULL
+                : f->n_unused == f->n_empty ? " (0 bytes)"
+                                            : " (0 bytes, wrong data, host time, CUDA graphs, or no cost model)";
     if (f->n_rows == 0)
         rc = bb_err(
             BB_EUSAGE,

@@ -54,6 +54,8 @@ struct bb_measurement_file {
     int ranks, nodes, max_ranks_per_host, sm_count; /* sm_count 0: unknown */
     bool emulated, is_nccl_tests;
     size_t n_rows, n_unused; /* number of measurements read; number of rows that calibration does not use */
+    size_t n_empty;          /* of these: operations of 0 bytes */
+    const char *unused;      /* why rows are not used, " (0 bytes)"; NULL: all are used */
 };
 
 struct bb_measurements {

@@ -503,11 +503,12 @@ static const char *part_text(const struct p2p *p, const struct matrix *m, const 
 
 static void print_slow(const struct p2p *p, const struct matrix *m, const struct bb_slow_link *l)
 {
+    const bool is_pair = l->level == BB_LINK_PAIR;
     char who[PART_TEXT], label[LABEL_TEXT];
 
-    fprintf(p->session.out, "# slow: %s%s: %s: %.2f %s, ordinary links %s %.2f\n",
-            l->level == BB_LINK_PAIR ? "" : "all links of ", part_text(p, m, l, who), label_of(m, label), l->value,
-            bb_p2p_metrics[m->run.kind].unit, class_text(p, l->same_node), l->median);
+    fprintf(p->session.out, "# slow: %s%s%s%s: %s: %.2f %s, ordinary links %s %.2f\n", is_pair ? "" : "all links ",
+            is_pair ? "" : class_text(p, l->same_node), is_pair ? "" : " of ", part_text(p, m, l, who),
+            label_of(m, label), l->value, bb_p2p_metrics[m->run.kind].unit, class_text(p, l->same_node), l->median);
 }
 
 /* Appends a value to an array of p->report. */
@@ -754,11 +755,11 @@ static void print_confirmed(const struct p2p *p, const struct matrix *m)
         return;
     bb_link_outliers_count(&links, slow, all);
     if (slow[0] + slow[1] < m->alone)
-        fprintf(
-            p->session.out,
-            "# %s: %d of %d slow links are not slow alone: other pairs of their round share their NIC or network; "
-            "normal on an oversubscribed fabric, else suspect its uplinks: bench p2p --nodes names the leaf switch\n",
-            label_of(m, label), m->alone - slow[0] - slow[1], m->alone);
+        fprintf(p->session.out,
+                "# %s: %d of %d slow links are not slow alone: other pairs of their round share their NIC or network; "
+                "normal if GPUs share a NIC or the fabric is oversubscribed, else suspect its uplinks%s\n",
+                label_of(m, label), m->alone - slow[0] - slow[1], m->alone,
+                p->session.world.nodes > 2 ? ": bench p2p --nodes names the leaf switch" : "");
     if (m->alone < m->suspected)
         fprintf(
             p->session.out,
@@ -784,7 +785,8 @@ static void print_verdict(const struct p2p *p)
     if (p->n_slow[BB_LINK_PAIR] + p->n_slow[BB_LINK_RANK] + p->n_slow[BB_LINK_NODE] == 0)
         fprintf(p->session.out, "# no slow link (--slow %g)\n", p->options.slow);
     else
-        fprintf(p->session.out, "# slow%s: %d link%s; all links of %d rank%s and of %d node%s (--slow %g)\n",
+        fprintf(p->session.out,
+                "# slow%s: %d link%s; all links inside or between nodes of %d rank%s and of %d node%s (--slow %g)\n",
                 p->n_matrices > 1 ? ", sums of all matrices" : "", p->n_slow[BB_LINK_PAIR],
                 p->n_slow[BB_LINK_PAIR] == 1 ? "" : "s", p->n_slow[BB_LINK_RANK],
                 p->n_slow[BB_LINK_RANK] == 1 ? "" : "s", p->n_slow[BB_LINK_NODE],

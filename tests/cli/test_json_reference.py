@@ -56,7 +56,7 @@ RUNS = {
         ("proxy scaling --model resnet18_cifar --batch 128 --format synthetic --no-alone", 2,
          {"EMU_DATA": "off", "EMU_SLOW": "rank=1:1.5"})],
     "`busbar.proxies/1`": [("proxy all --quick", 2, {"EMU_DATA": "off"})],
-    "`busbar.health/1`": [("health --quick --only soak --soak 1s", 4, {"EMU_DATA": "off", "EMU_NODES": "2",
+    "`busbar.health/1`": [("health --quick --only soak --soak 2s", 4, {"EMU_DATA": "off", "EMU_NODES": "2",
                                                                        "EMU_FAULT": "die:rank=2,call=40,name=cublasLtMatmul"}),
                           ("health --quick --soak 1ms", 4, {"EMU_DATA": "off", "EMU_NODES": "2", "EMU_SLOW": "link=node1-nic0:0.5", **NVML,
                                                               "NVML_STUB_PCIE_REPLAYS": "3+5"})],

@@ -390,9 +390,6 @@ static int note_defaults(const struct bb_plan_options *o, const struct bb_proxy_
     f->head_tflops = o->rates == BB_RATES_GIVEN && config->forward_us > 0 ? config->tflops : 0;
     TRY(bb_training_load_arch(config, &arch));
     note_batch(o, config, step, arch.layers, f);
-    if (arch.streams > 0)
-        snprintf(f->perturbed + strlen(f->perturbed), sizeof(f->perturbed) - strlen(f->perturbed),
-                 " hyper-connections");
     if (arch.expert_groups > 1 && ep_nodes > arch.expert_groups && !t->dispatch)
         f->node_limit = arch.expert_groups;
 out:
@@ -430,6 +427,7 @@ void bb_plan_describe_step(const struct bb_plan_options *o, const struct bb_step
                            const struct bb_proxy_config *config, struct bb_forecast *f)
 {
     const struct bb_transformer_options *t = &config->transformer;
+    struct bb_arch arch;
 
     for (int w = 0; o->forecast && w < step->n_kernel_lists && !f->attention; w++)
         f->attention = attention_in(step->kernel_lists[w]);
@@ -438,6 +436,9 @@ void bb_plan_describe_step(const struct bb_plan_options *o, const struct bb_step
     f->lacks_tp_overlap = t->tp > 1 && t->sequence_parallel && !t->tp_overlap;
     f->lacks_moe_overlap = !t->moe_overlap && accepts_moe_overlap(t);
     bb_opts_each(o->option_set, o, add_perturbed, f);
+    if (o->forecast && bb_training_load_arch(config, &arch) == 0 && arch.streams > 0)
+        snprintf(f->perturbed + strlen(f->perturbed), sizeof(f->perturbed) - strlen(f->perturbed),
+                 " hyper-connections");
     f->saves_nothing = t->recompute && strcmp(t->recompute, "selective") == 0 && !t->recompute_modules &&
                        f->attention && strcmp(f->attention, "fused") == 0;
     f->attention_guessed = f->attention && strcmp(f->attention, "unfused") == 0 && !o->config.transformer.attention;

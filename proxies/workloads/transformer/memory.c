@@ -477,14 +477,37 @@ static void add_largest(struct bb_arch_rank_parameters *sum, double *largest, st
     *largest = fmax(*largest, (double)added.dense + (double)added.expert);
 }
 
+/* Returns whether none of the layers from `first` to before `layer` surely has the same tensors as `layer`. */
+static bool is_first_of_kind(const struct bb_memory *m, int first, int layer)
+{
+    while (first < layer && !bb_arch_equal_layers(m->arch, first, layer))
+        first++;
+    return first == layer;
+}
+
+/* Adds the parameters of n layers. The tensors of layers of one kind are counted once, also if kinds alternate. */
+static void add_layers(const struct bb_memory *m, int first, int n, struct bb_arch_rank_parameters *sum,
+                       double *largest)
+{
+    for (int layer = first; layer < first + n; layer++) {
+        struct bb_arch_rank_parameters share;
+
+        if (!is_first_of_kind(m, first, layer))
+            continue;
+        share = layer_share(m, layer);
+        for (int k = layer; k < first + n; k++)
+            if (k == layer || bb_arch_equal_layers(m->arch, layer, k))
+                add_largest(sum, largest, share);
+    }
+}
+
 /* Returns the number of parameters on a rank of the stage before data-parallel sharding. *largest_layer: number of
  * parameters of the largest layer of the stage, or of the embedding or the head if they are larger. ZeRO-3 gathers the parameters of one layer at a time. */
 static struct bb_arch_rank_parameters stage_parameters(const struct bb_memory *m, int stage, double *largest_layer)
 {
     const struct bb_schedule *s = m->schedule;
-    struct bb_arch_rank_parameters sum = {0}, share = {0};
+    struct bb_arch_rank_parameters sum = {0};
     struct bb_arch_tensor tensors[BB_ARCH_TENSORS];
-    int known = -1; /* the layer of which `share` holds the numbers */
 
     *largest_layer = 0;
     for (int c = 0; c < s->chunks; c++) {
@@ -492,11 +515,7 @@ static struct bb_arch_rank_parameters stage_parameters(const struct bb_memory *m
 
         if (part == 0)
             add_largest(&sum, largest_layer, layer_share(m, BB_ARCH_EMBEDDING));
-        for (int layer = first; layer < first + n; layer++) {
-            if (known < 0 || !bb_arch_equal_layers(m->arch, known, layer))
-                share = layer_share(m, known = layer);
-            add_largest(&sum, largest_layer, share);
-        }
+        add_layers(m, first, n, &sum, largest_layer);
         for (int k = mtp_layers(m, part); k > 0; k--)
             add_largest(&sum, largest_layer, layer_share(m, BB_ARCH_MTP));
         if (part == bb_schedule_parts(s) - 1)
@@ -549,11 +568,11 @@ static double placeholder_bytes(const struct bb_memory *m, int stage)
     struct placeholders p = {.n = 0};
 
     for (int c = 0; c < m->schedule->chunks; c++) {
-        int part, first, n = chunk_layers(m, stage, c, &part, &first), known = -1;
+        int part, first, n = chunk_layers(m, stage, c, &part, &first);
 
         for (int layer = first; layer < first + n; layer++)
-            if (known < 0 || !bb_arch_equal_layers(m->arch, known, layer))
-                add_placeholders(m, known = layer, &p);
+            if (is_first_of_kind(m, first, layer))
+                add_placeholders(m, layer, &p);
         if (part == bb_schedule_parts(m->schedule) - 1)
             add_placeholders(m, BB_ARCH_HEAD, &p);
     }
@@ -566,20 +585,17 @@ static double quantized_bytes(const struct bb_memory *m, int stage)
 {
     const enum bb_gemm_precision precision = m->layers_config->precision;
     const double kept = precision == BB_GEMM_NVFP4 ? 0 : element_bytes(m);
-    double parameters = 0;
+    struct bb_arch_rank_parameters sum = {0};
+    double largest = 0;
 
     if (precision < BB_GEMM_MXFP8 || !m->stack || !m->stack->has_placeholders)
         return 0;
     for (int c = 0; c < m->schedule->chunks; c++) {
         int part, first, n = chunk_layers(m, stage, c, &part, &first);
 
-        for (int layer = first; layer < first + n; layer++) {
-            const struct bb_arch_rank_parameters share = layer_share(m, layer);
-
-            parameters += (double)share.dense + (double)share.expert;
-        }
+        add_layers(m, first, n, &sum, &largest);
     }
-    return parameters * (2 * bb_gemm_formats[precision].bytes - kept);
+    return ((double)sum.dense + (double)sum.expert) * (2 * bb_gemm_formats[precision].bytes - kept);
 }
 
 /* ---- communication buffers ---- */

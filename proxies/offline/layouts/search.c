@@ -288,6 +288,7 @@ static bool try_memory_of_all(struct work *w, int few)
     run_speculatively(w, w->space->n, try_memory);
     if (!adds || (w->search->optimizer == BB_OPTIMIZER_IF_FEW && count_fitting(w) >= few))
         return false;
+    begin_stage(w, w->stage, w->space->n);
     run_speculatively(w, w->space->n, try_precision_aware);
     return true;
 }

@@ -9,6 +9,7 @@
 #include "proxies/plan_options.h"
 #include "proxies/simulation/machine/software.h"
 #include "proxies/workloads/registry/registry.h"
+#include "proxies/workloads/transformer/layer/routing.h"
 #include "proxies/workloads/transformer/training_bytes.h"
 
 #include <limits.h>
@@ -383,11 +384,14 @@ int bb_plan_main(int argc, char **argv)
     TRY(bb_plan_exports_check_writable(o.files));
     if (o.export)
         TRY(bb_export_check_writable(o.export, o.export_file));
+    o.config.transformer.shares = bb_expert_shares_new();
+    o.given.transformer.shares = o.config.transformer.shares;
     if (o.best_layout)
         TRY(bb_plan_layouts(&o, proxy, argc, argv));
     else
         TRY(bb_plan_step(&o, proxy, argc, argv));
 out:
+    bb_expert_shares_free(o.config.transformer.shares);
     return rc;
 }
 

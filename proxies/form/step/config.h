@@ -57,9 +57,11 @@ struct bb_transformer_options {
                         experts; 0: unlimited */
     double imbalance;      /* exponent Z of the Zipf distribution of tokens over experts: the k-th most popular expert
                          gets tokens in proportion to 1/k^Z; 0: equal load on all experts */
-    bool float8_dispatch;  /* true: tokens are dispatched to their experts in FP8 */
-    bool moe_overlap;      /* forwards run concurrently with backwards (--overlap-moe-expert-parallel-comm) */
-    int node_limit;        /* only with dispatch "dedup": maximum number of nodes to which one token is sent */
+    struct bb_expert_shares *shares; /* not an option: fractions of tokens that a plan keeps for all its steps
+                                        (transformer/layer/routing.h); NULL: each step computes its own */
+    bool float8_dispatch;            /* true: tokens are dispatched to their experts in FP8 */
+    bool moe_overlap;                /* forwards run concurrently with backwards (--overlap-moe-expert-parallel-comm) */
+    int node_limit; /* only with dispatch "dedup": maximum number of nodes to which one token is sent */
     int seed;
     const char *sync; /* how gradients and parameters are synchronized over the data-parallel group: a name in
                          bb_dp_sync_names (sync/sync.h) */

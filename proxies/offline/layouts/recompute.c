@@ -87,6 +87,7 @@ static double layers_ns(const struct bb_layout_search *search, const struct bb_a
     double sum = 0;
 
     as.layers = n;
+    as.transformer.shares = NULL; /* those of the whole model are kept */
     as.transformer.first_layers = as.transformer.last_layers = 0;
     as.transformer.pipeline_layout = NULL;
     if (bb_step_build(&step, search->proxy, &as)) {

@@ -398,6 +398,7 @@ static void resolve_layers_config(struct bb_training *t)
         .capacity_factor = o->capacity,
         .imbalance = o->imbalance,
         .seed = (unsigned)(o->seed ? o->seed : 1),
+        .shares = o->shares,
         .dtype = (enum bb_dtype_id)bb_dtype_find(c->dtype),
         .tflops = c->tflops,
         .forward_us = c->forward_us,

@@ -96,6 +96,7 @@ struct bb_layers_config {
     double imbalance; /* only for dropless experts. 0: equal load on all experts; z > 0: the k-th most popular expert
                          is chosen in proportion to 1 / k^z (Zipf's law) */
     unsigned seed;    /* random seed that determines which experts are popular */
+    struct bb_expert_shares *shares;    /* kept for other steps (routing.h), or NULL */
     enum bb_dtype_id dtype, grad_dtype; /* dtype: data type of the activations; grad_dtype: data type in which
                                            gradients are reduced */
     double tflops; /* rate in TFLOP/s that converts FLOPs to time, for timed kernels and Horovod's tensor fusion */

@@ -262,15 +262,17 @@ int bb_layers_new(struct bb_layers **layers, const struct bb_layers_config *conf
     *l = (struct bb_layers){.config = *config, .step = step};
     resolve_sizes(l);
     if (config->arch->experts)
-        bb_routing_init(&l->routing, &(struct bb_routing_config){.tokens = (int)l->sizes.local_tokens,
-                                                                 .top_k = config->arch->top_k,
-                                                                 .experts = config->arch->experts,
-                                                                 .ranks = config->ep,
-                                                                 .layers = first + n,
-                                                                 .balanced = config->arch->hash_layers,
-                                                                 .capacity_factor = config->capacity_factor,
-                                                                 .imbalance = config->imbalance,
-                                                                 .seed = config->seed});
+        bb_routing_init(&l->routing,
+                        &(struct bb_routing_config){.tokens = (int)l->sizes.local_tokens,
+                                                    .top_k = config->arch->top_k,
+                                                    .experts = config->arch->experts,
+                                                    .ranks = config->ep,
+                                                    .layers = first + n,
+                                                    .balanced = config->arch->hash_layers,
+                                                    .capacity_factor = config->capacity_factor,
+                                                    .imbalance = config->imbalance,
+                                                    .seed = config->seed},
+                        config->shares);
     TRY(validate_dedup(l, step->proxy));
     store_row_counts(l);
     return 0;

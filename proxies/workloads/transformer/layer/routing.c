@@ -5,6 +5,7 @@
 #include "bootstrap/base/alloc.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -74,46 +75,128 @@ static void weigh_experts(const struct bb_routing_config *c, int layer, int from
         weight[e] /= 2 * max;
 }
 
+/* sums: [experts] out: the sums of the fractions of the experts up to each. scratch: [experts] */
+static void sum_shares(const struct bb_routing_config *c, int layer, int from, const double *popularity_rank,
+                       double *scratch, double *sums)
+{
+    double sum = 0;
+
+    weigh_experts(c, layer, from, popularity_rank, scratch);
+    weights_to_shares(scratch, c->experts, c->top_k);
+    for (int e = 0; e < c->experts; e++)
+        sums[e] = sum += scratch[e];
+}
+
+/* Sets the sums of the sending ranks first to last - 1 of all layers. sums: [layers][senders][experts] */
+static void sum_all_shares(const struct bb_routing_config *c, int first, int last, int senders, double *sums)
+{
+    double *popularity_rank = NULL;
+
+    BB_NEW(popularity_rank, 2 * c->experts);
+    for (int layer = 0; layer < c->layers; layer++) {
+        rank_experts(c, layer, popularity_rank);
+        for (int from = first; from < last; from++)
+            sum_shares(c, layer, from, popularity_rank, popularity_rank + c->experts,
+                       sums + ((size_t)layer * (size_t)senders + (size_t)from) * (size_t)c->experts);
+    }
+    free(popularity_rank);
+}
+
 /* Converts the fractions of tokens that choose each expert to numbers of rows (one token for one expert) for each
  * destination rank. The numbers are differences of rounded prefix sums, so that they sum exactly to tokens x top_k. */
-static void round_rows(const struct bb_routing_config *c, const double *weight, int *rows)
+static void round_rows(const struct bb_routing_config *c, const double *sums, int *rows)
 {
     int each = c->experts / c->ranks;
-    double sum = 0;
     long given = 0;
 
     for (int to = 0; to < c->ranks; to++) {
-        long until;
+        const double sum = sums[(to + 1) * each - 1];
+        const long until = to == c->ranks - 1 ? (long)c->tokens * c->top_k : lround(sum * c->tokens);
 
-        for (int e = to * each; e < (to + 1) * each; e++)
-            sum += weight[e];
-        until = to == c->ranks - 1 ? (long)c->tokens * c->top_k : lround(sum * c->tokens);
         rows[to] = (int)(until - given);
         given = until;
     }
 }
 
-static void build_rows(struct bb_routing *r)
+struct bb_expert_shares {
+    pthread_mutex_t lock;
+    struct bb_routing_config config; /* of the first step; without experts: none yet */
+    int senders, known;              /* number of sending ranks in sums; of those with sums */
+    double *sums;
+};
+
+struct bb_expert_shares *bb_expert_shares_new(void)
 {
-    const struct bb_routing_config *c = &r->config;
-    double *popularity_rank = NULL;
+    struct bb_expert_shares *shares;
 
-    BB_NEW(r->rows, (size_t)c->layers * (size_t)c->ranks * (size_t)c->ranks);
-    BB_NEW(popularity_rank, 2 * c->experts);
-    for (int layer = 0; layer < c->layers; layer++) {
-        rank_experts(c, layer, popularity_rank);
-        for (int from = 0; from < c->ranks; from++) {
-            double *weight = popularity_rank + c->experts;
-
-            weigh_experts(c, layer, from, popularity_rank, weight);
-            weights_to_shares(weight, c->experts, c->top_k);
-            round_rows(c, weight, r->rows + ((size_t)layer * (size_t)c->ranks + (size_t)from) * (size_t)c->ranks);
-        }
-    }
-    free(popularity_rank);
+    BB_NEW(shares, 1);
+    pthread_mutex_init(&shares->lock, NULL);
+    return shares;
 }
 
-void bb_routing_init(struct bb_routing *r, const struct bb_routing_config *c)
+void bb_expert_shares_free(struct bb_expert_shares *shares)
+{
+    if (!shares)
+        return;
+    pthread_mutex_destroy(&shares->lock);
+    free(shares->sums);
+    free(shares);
+}
+
+#define MAX_SHARES ((size_t)4 << 20)
+
+/* Returns the sums of a step, or NULL if `shares` keeps those of other experts or has no space for them. */
+static const double *find_shares(struct bb_expert_shares *shares, const struct bb_routing_config *c)
+{
+    const struct bb_routing_config *kept = &shares->config;
+    const double *found = NULL;
+
+    pthread_mutex_lock(&shares->lock);
+    if (!kept->experts) {
+        const size_t each = (size_t)c->layers * (size_t)c->experts;
+
+        shares->config = *c;
+        shares->senders = (int)(MAX_SHARES / each < (size_t)c->experts ? MAX_SHARES / each : (size_t)c->experts);
+        BB_NEW(shares->sums, each * (size_t)shares->senders);
+    }
+    if (kept->experts == c->experts && kept->top_k == c->top_k && kept->layers == c->layers &&
+        kept->balanced == c->balanced && kept->imbalance == c->imbalance && kept->seed == c->seed &&
+        c->ranks <= shares->senders) {
+        sum_all_shares(c, shares->known, c->ranks, shares->senders, shares->sums);
+        shares->known = c->ranks > shares->known ? c->ranks : shares->known;
+        found = shares->sums;
+    }
+    pthread_mutex_unlock(&shares->lock);
+    return found;
+}
+
+static void build_rows(struct bb_routing *r, struct bb_expert_shares *shares)
+{
+    const struct bb_routing_config *c = &r->config;
+    const size_t ranks = (size_t)c->ranks, experts = (size_t)c->experts;
+    const double *kept = shares ? find_shares(shares, c) : NULL;
+    const size_t senders = kept ? (size_t)shares->senders : ranks;
+    double *own = NULL;
+
+    if (!kept) {
+        BB_NEW(own, (size_t)c->layers * ranks * experts);
+        sum_all_shares(c, 0, c->ranks, c->ranks, own);
+    }
+    BB_NEW(r->rows, (size_t)c->layers * ranks * ranks);
+    BB_NEW(r->received, (size_t)c->layers * ranks);
+    for (size_t layer = 0; layer < (size_t)c->layers; layer++) {
+        for (size_t from = 0; from < ranks; from++) {
+            int *rows = r->rows + (layer * ranks + from) * ranks;
+
+            round_rows(c, (kept ? kept : own) + (layer * senders + from) * experts, rows);
+            for (size_t to = 0; to < ranks; to++)
+                r->received[layer * ranks + to] += rows[to];
+        }
+    }
+    free(own);
+}
+
+void bb_routing_init(struct bb_routing *r, const struct bb_routing_config *c, struct bb_expert_shares *shares)
 {
     int choices = c->tokens * c->top_k;
 
@@ -123,12 +206,13 @@ void bb_routing_init(struct bb_routing *r, const struct bb_routing_config *c)
     else if (c->imbalance == 0 && choices % c->ranks == 0)
         r->uniform_rows = choices / c->ranks;
     if (r->uniform_rows < 0)
-        build_rows(r);
+        build_rows(r, shares);
 }
 
 void bb_routing_release(struct bb_routing *r)
 {
     free(r->rows);
+    free(r->received);
     *r = (struct bb_routing){0};
 }
 
@@ -141,9 +225,7 @@ int bb_routing_rows(const struct bb_routing *r, int layer, int from, int to)
 
 long bb_routing_received(const struct bb_routing *r, int layer, int to)
 {
-    long sum = 0;
+    const size_t ranks = (size_t)r->config.ranks;
 
-    for (int from = 0; from < r->config.ranks; from++)
-        sum += bb_routing_rows(r, layer, from, to);
-    return sum;
+    return r->rows ? r->received[(size_t)layer * ranks + (size_t)to] : (long)ranks * r->uniform_rows;
 }

@@ -6,6 +6,8 @@
 #ifndef BB_PROXIES_WORKLOADS_TRANSFORMER_LAYER_ROUTING_H
 #define BB_PROXIES_WORKLOADS_TRANSFORMER_LAYER_ROUTING_H
 
+#include "bootstrap/base/err.h"
+
 #include <stdbool.h>
 
 struct bb_routing_config {
@@ -21,16 +23,31 @@ struct bb_routing_config {
     unsigned seed;
 };
 
+/*
+ * struct bb_expert_shares - the fractions of tokens that choose each expert, by layer and sending rank, kept for several
+ * steps: the search for a layout plans many steps with the same experts. Steps with other experts, and those whose
+ * fractions would exceed 32 MiB, compute their own.
+ *
+ * bb_expert_shares_new - allocate without fractions, which bb_routing_init adds. Free with bb_expert_shares_free.
+ *   Threads  bb_routing_init may be called with one object by several threads at once
+ * bb_expert_shares_free - NULL is allowed.
+ */
+struct bb_expert_shares;
+struct bb_expert_shares *bb_expert_shares_new(void) BB_MUST_CHECK;
+void bb_expert_shares_free(struct bb_expert_shares *shares);
+
 struct bb_routing {
     struct bb_routing_config config;
     int uniform_rows; /* number of rows that each rank sends to each rank, if all pairs of ranks have equal numbers;
                          else -1 */
     int *rows;        /* [layers][sending rank][receiving rank] number of rows that are sent; NULL if all pairs of ranks
                   have equal numbers */
+    long *received;   /* [layers][receiving rank] sum of rows over the sending ranks, if rows is not NULL */
 };
 
-/* bb_routing_init - compute the row counts of all layers and ranks. The caller releases r with bb_routing_release. */
-void bb_routing_init(struct bb_routing *r, const struct bb_routing_config *config);
+/* bb_routing_init - compute the row counts of all layers and ranks. shares: in and out; NULL: keep nothing for other
+ * steps. The caller releases r with bb_routing_release. */
+void bb_routing_init(struct bb_routing *r, const struct bb_routing_config *config, struct bb_expert_shares *shares);
 void bb_routing_release(struct bb_routing *r);
 
 /*

@@ -3,6 +3,7 @@
  * each parallelism and by published shapes, FLOPs, random layouts, which must give valid steps, and injected faults,
  * which the checks must find.
  */
+#include "proxies/workloads/transformer/layer/routing.h"
 #include "tests/proxies/workloads/transformer/layer_step.h"
 
 #include <math.h>
@@ -469,6 +470,43 @@ static void counts_by_peer(const struct bb_program *p, enum bb_op_kind kind, con
 
 /* Return traffic mirrors the dispatch: each rank sends to each peer as many elements as it received from the peer,
  * and vice versa. */
+/* Steps that share fractions, in any order of ranks and tokens, have the rows of steps that compute their own. A step with
+ * other experts, other popular experts or other layers computes its own. */
+static void kept_shares_give_the_rows_of_each_step(void **state)
+{
+    const struct bb_routing_config base = {
+        .tokens = 1000, .top_k = 2, .experts = 12, .layers = 3, .balanced = 1, .imbalance = 0.7, .seed = 5};
+    struct bb_routing_config configs[] = {base, base, base, base, base, base, base};
+    const int ranks[] = {2, 12, 3, 6, 4, 4, 2};
+    struct bb_expert_shares *shares = bb_expert_shares_new();
+
+    (void)state;
+    configs[2].tokens = 77;
+    configs[3].seed = 6;
+    configs[4].experts = 16;
+    configs[5].layers = 4;
+    for (size_t i = 0; i < sizeof(configs) / sizeof(configs[0]); i++) {
+        struct bb_routing own, kept;
+
+        configs[i].ranks = ranks[i];
+        bb_routing_init(&own, &configs[i], NULL);
+        bb_routing_init(&kept, &configs[i], shares);
+        for (int layer = 0; layer < configs[i].layers; layer++)
+            for (int to = 0; to < ranks[i]; to++) {
+                long sum = 0;
+
+                for (int from = 0; from < ranks[i]; from++) {
+                    assert_int_equal(bb_routing_rows(&kept, layer, from, to), bb_routing_rows(&own, layer, from, to));
+                    sum += bb_routing_rows(&own, layer, from, to);
+                }
+                assert_int_equal(bb_routing_received(&kept, layer, to), sum);
+            }
+        bb_routing_release(&own);
+        bb_routing_release(&kept);
+    }
+    bb_expert_shares_free(shares);
+}
+
 static void return_traffic_mirrors_the_dispatch(void **state)
 {
     static const char *const pairs[][2] = {{"dispatch", "combine"},
@@ -1027,6 +1065,7 @@ int main(void)
         cmocka_unit_test(experts_sharded_by_etp_gather_and_reduce_tokens),
         cmocka_unit_test(dropless_routing_sends_all_rows),
         cmocka_unit_test(routing_depends_only_on_the_seed),
+        cmocka_unit_test(kept_shares_give_the_rows_of_each_step),
         cmocka_unit_test(return_traffic_mirrors_the_dispatch),
         cmocka_unit_test(finds_a_wrong_receive_count),
         cmocka_unit_test(finds_an_ungrouped_ring_deadlock),

@@ -161,7 +161,7 @@ static void start(void)
     emu_slow_load(&emu.slow, &emu.machine);
     emu_hazards_load();
     emu_contention_load();
-    emu_faults_load();
+    emu_faults_load(emu.moves_data);
     devices = requested_devices(&first);
     emu.n_devices = emu_visible_devices(first, devices, emu.visible);
     atexit(stop_workers);

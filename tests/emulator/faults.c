@@ -92,7 +92,7 @@ static bool read_setting(struct fault *fault, char *setting, const char *whole)
     return true;
 }
 
-static void read_fault(const char *text)
+static void read_fault(const char *text, bool moves_data)
 {
     struct fault fault = {.call = 1};
     char copy[256], *rest = copy, *part;
@@ -108,6 +108,8 @@ static void read_fault(const char *text)
     if (kind > CORRUPT)
         emu_die("EMU_FAULT: '%s': expected die, stall, fail or corrupt", part);
     fault.kind = (enum fault_kind)kind;
+    if (kind == CORRUPT && !moves_data)
+        emu_die("EMU_FAULT: '%s' has no effect with EMU_DATA=off, which moves no data; try: EMU_DATA=on", text);
     while ((part = strsep(&rest, ",")))
         ours &= read_setting(&fault, part, text);
     if (!ours)
@@ -117,7 +119,7 @@ static void read_fault(const char *text)
     faults.list[faults.n++] = fault;
 }
 
-void emu_faults_load(void)
+void emu_faults_load(bool moves_data)
 {
     const char *value = getenv("EMU_FAULT");
     char *copy, *rest, *part;
@@ -127,7 +129,7 @@ void emu_faults_load(void)
     rest = copy = strdup(value);
     while ((part = strsep(&rest, ";")))
         if (*part)
-            read_fault(part);
+            read_fault(part, moves_data);
     free(copy);
 }
 

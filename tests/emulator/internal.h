@@ -222,7 +222,7 @@ double emu_link_gbps(const void *pointer);
 /* profile.c, job.c, faults.c */
 void emu_profile_load(struct bb_cluster *machine, struct emu_profile *profile);
 void emu_slow_load(struct bb_slow *slow, struct bb_cluster *machine);
-void emu_faults_load(void);
+void emu_faults_load(bool moves_data);
 int64_t emu_ns_of_us(double us);
 int emu_rank_from(const char *const *names, int n, int fallback);
 int emu_nodes(void);              /* returns EMU_NODES; 0: nodes with the profile's gpus_per_node GPUs */

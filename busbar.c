@@ -263,6 +263,19 @@ static const char *const files[][2] = {
     {"share/doc/busbar/", "documentation; bootstrap/results/README.md describes each field of the results"},
 };
 
+/* Prints what an environment variable does. Returns whether there is one with this name. */
+static bool print_variable(const char *wanted, FILE *out)
+{
+    const char *name, *text;
+
+    for (size_t i = 0; (name = bb_environment_read_at(i, &text)); i++)
+        if (strcmp(name, wanted) == 0) {
+            bb_opts_print_term(name, text, out);
+            return true;
+        }
+    return false;
+}
+
 static void print_variables(void (*print)(const char *, const char *, FILE *), FILE *out)
 {
     const char *name, *text;
@@ -648,7 +661,9 @@ static int help_main(int argc, char **argv)
                       argv[3]);
     if (argc == 2 && strcmp(topic, "environment") == 0)
         print_environment(stdout);
-    else if ((argc == 2 && !find_command(topic) && print_topic(topic)) ||
+    else if ((argc == 2 && print_variable(topic, stdout)) ||
+             (argc == 3 && strcmp(topic, "environment") == 0 && print_variable(argv[2], stdout)) ||
+             (argc == 2 && !find_command(topic) && print_topic(topic)) ||
              (argc == 3 && print_option(topic, argv[2], false)))
         return 0;
     else if (argc > 1 && !bb_begins_with("help", topic))

@@ -85,10 +85,15 @@ static const struct bb_foreign_name foreign[] = {
     {NULL, NULL, NULL, NULL},
 };
 
+#define ANY_SLOW_PART "any slow NIC, path, rail or switch ends the run with status 5"
 static const struct bb_foreign_name rails_foreign[] = {
-    {"nagios", "an option of health", "busbar health --only rails --nagios", NULL}, {NULL, NULL, NULL, NULL}};
+    {"nagios", "an option of health", "busbar health --only rails --nagios", NULL},
+    {"max-slow", NULL, ANY_SLOW_PART, NULL},
+    {NULL, NULL, NULL, NULL}};
 static const struct bb_foreign_name nodes_foreign[] = {
-    {"nagios", "an option of health", "busbar health --only pairs --nagios", NULL}, {NULL, NULL, NULL, NULL}};
+    {"nagios", "an option of health", "busbar health --only pairs --nagios", NULL},
+    {"max-slow", NULL, ANY_SLOW_PART, NULL},
+    {NULL, NULL, NULL, NULL}};
 
 static int resolve_options(void *options, const struct bb_positionals *positionals)
 {

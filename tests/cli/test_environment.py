@@ -1,6 +1,7 @@
 """The table of environment variables (bootstrap/base/environment.def) agrees with the source, and with the help."""
 import re
 
+import pytest
 from conftest import ROOT
 
 TABLE = (ROOT / "bootstrap/base/environment.def").read_text()
@@ -54,6 +55,15 @@ def test_help_lists_the_variables(busbar):
     assert re.findall(r"^\.B (\w+)$", section, re.M) == list(READ)
     prefixes = re.findall(r'^    \{"(\w+_\w*)", "', (ROOT / "bootstrap/start/launcher.c").read_text(), re.M)
     assert len(prefixes) > 5 and all(f"{prefix}*" in text and f"{prefix}*" in section for prefix in prefixes)
+
+
+@pytest.mark.parametrize("words", [["EMU_FAULT"], ["environment", "EMU_FAULT"], ["environment", "BUSBAR_PROGRESS"]])
+def test_help_prints_one_variable(busbar, words):
+    done = busbar.run("help", *words, emulated=False)
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0 and lines[0].split()[0] == words[-1] and len(lines) < 8 and not re.search(r"^  [A-Z]", "\n".join(lines[1:]), re.M)
+    assert words[-1] != "EMU_FAULT" or "KIND:rank=R,call=K,name=FUNCTION" in re.sub(r"\s+", " ", done.stdout)
+    assert "unknown command 'EMU_FAULTS'" in busbar.run("help", "EMU_FAULTS", emulated=False).stderr
 
 
 def test_variables_of_nccl_are_in_alphabetical_order():

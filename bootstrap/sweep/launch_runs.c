@@ -3,6 +3,7 @@
 
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/clock.h"
+#include "bootstrap/base/environment.h"
 #include "bootstrap/start/mpirun.h"
 
 #include <errno.h>
@@ -19,6 +20,20 @@ static const double TERM_S = 5; /* seconds from SIGTERM to SIGKILL */
 
 /* ---- command line of a run ---- */
 
+/* Returns the path of this program, or of busbar-emulated next to it if that started it. NULL: unknown. */
+static char *this_program(void)
+{
+    char *path = realpath("/proc/self/exe", NULL);
+    char *emulated = path && bb_environment_is_emulated() ? bb_format("%s-emulated", path) : NULL;
+
+    if (!emulated || access(emulated, X_OK) != 0) {
+        free(emulated);
+        return path;
+    }
+    free(path);
+    return emulated;
+}
+
 int bb_launch_runs_init(struct bb_launch_runs *s, const char *with, const char *hosts, const char *arguments,
                         const char *program)
 {
@@ -34,7 +49,7 @@ int bb_launch_runs_init(struct bb_launch_runs *s, const char *with, const char *
         program = json_string_value(json_object_get(launch, "program"));
     if (arguments)
         bb_argv_add_split(&s->arguments, arguments);
-    s->program = program ? bb_copy_text(program) : realpath("/proc/self/exe", NULL);
+    s->program = program ? bb_copy_text(program) : this_program();
     if (!s->program)
         return bb_err(BB_EFAIL, "cannot determine the path of this program: %s", strerror(errno));
     return 0;

@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+from conftest import MPI_ENVIRONMENT
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SPECIAL_CHARACTERS = "a b'c\"d$HOME`x`\\n\n#;& é %A*"
@@ -315,6 +316,16 @@ def test_failed_launcher_start_is_recorded(sweep):
     done = sweep(study(launch={"with": ["/nowhere/run", "{ranks}"]}))
     assert done.returncode == 1 and "cannot start /nowhere/run" in done.stderr
     assert sweep.json()["combinations"][0]["exit_status"] == 127
+
+
+@pytest.mark.parametrize("real", [True, False])
+def test_printed_commands_start_the_program_that_printed_them(sweep, real):
+    """A command of busbar-emulated also works in a shell or a job without its environment."""
+    listed = sweep({"command": "bench all_reduce -b 8 -e 8", "ranks": 2}, "--list", real=real)
+    command = listed.stdout.splitlines()[-1]
+    assert listed.returncode == 0 and f"{sweep.busbar}{'-emulated' if real else ''} bench all_reduce" in command
+    if real:
+        assert subprocess.run(["sh", "-c", command], env={**MPI_ENVIRONMENT, "PATH": os.environ["PATH"]}, capture_output=True, timeout=90).returncode == 0
 
 
 def test_list_prints_commands_for_the_shell_and_starts_nothing(sweep):

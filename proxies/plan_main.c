@@ -46,7 +46,8 @@ static const struct bb_opt plan_options[] = {
         0, "software", FIELD(config.transformer.software), NULL, "NAME", bb_software_names,
         "the training framework, whose rates and overlap a forecast assumes: megatron (Megatron-LM with the "
         "kernels and overlaps of NVIDIA's recipes), megatron-flash2 (the same with FlashAttention-2), megatron-plain "
-        "(without them), torch (PyTorch), torch-compile (as torch), torch-te (PyTorch with the layers of Transformer "
+        "(without them), torch (PyTorch), torch-compile (as torch: the gain of torch.compile is not modelled), "
+        "torch-te (PyTorch with the layers of Transformer "
         "Engine), jax (as megatron) (default: torch with --dp-sync "
         "zero3 or hsdp and with --lora-rank, "
         "megatron-plain with --no-overlap, "

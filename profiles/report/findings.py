@@ -10,8 +10,8 @@ from measured import algorithm_verdicts, bandwidth_of, choice_of, limits_text, r
 from result_files import is_plan
 from steps import FAILURE_PARTS, TERMS, breakdown_of, compared_steps, layout_name, memory_of, rate_of, role_of, terms_of, wait_text, waits_of
 from tables import is_over, row_name
-from units import (bytes_text, duration_text, is_number, median_of, number_text, share_text, short_text,
-                   time_text)
+from units import (bytes_text, duration_text, is_number, median_of, number_text, settings_text, share_text,
+                   short_text, time_text)
 
 # The first word of a result that is not "ok", by its status.
 FAILURES = {"does not fit": "DOES NOT FIT", "wrong data": "WRONG DATA", "running": "INCOMPLETE"}
@@ -452,7 +452,7 @@ def study(result):
         at, form = columns.index(name), time_text if name.endswith("_us") else number_text
         known = sorted((row for row in rows if is_number(row[at])), key=lambda row: row[at])
         if known and known[0][at] < known[-1][at]:
-            settings = [", ".join(f"{a} {row[columns.index(a)]}" for a in varying) for row in (known[0], known[-1])]
+            settings = [settings_text({a: row[columns.index(a)] for a in varying}) for row in (known[0], known[-1])]
             yield f"{name}: from {form(known[0][at])} ({settings[0]}) to {form(known[-1][at])} ({settings[1]})."
 
 
@@ -465,7 +465,7 @@ def fastest_by_size(rows, columns, varying):
             best[row[size]] = row
     ranges = []
     for at in sorted(best):
-        settings = ", ".join(f"{a} {'-' if (v := best[at][columns.index(a)]) is None else v}" for a in varying)
+        settings = settings_text({a: best[at][columns.index(a)] for a in varying})
         if ranges and ranges[-1][2] == settings:
             ranges[-1][1] = at
         else:
@@ -481,7 +481,7 @@ def failed_combinations(result):
     for one in result.data.get("combinations") or []:
         if one.get("state") in ("failed", "below threshold"):
             error = next(iter(one.get("stderr") or ()), one["state"]).removeprefix("busbar: ")
-            errors[error].append(", ".join(f"{key} {value}" for key, value in (one.get("settings") or {}).items()))
+            errors[error].append(settings_text(one.get("settings") or {}))
     for error, settings in list(errors.items())[:4]:
         yield f"Failed: {names(settings)}: {error}."
 

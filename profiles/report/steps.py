@@ -1,7 +1,7 @@
 """Charts of training steps: what `busbar proxy` ran and what `busbar plan` predicted."""
 from chart import (BUBBLE, COMPUTE, EXPOSED, HIDDEN, IDLE, SERIES, SLOWER, WAITING, Chart, axis, line, log_axis,
                    name_axis, stacked, table, time_axis)
-from units import byte_unit, bytes_text, duration_text, is_number, median_of, number_text, share_text, time_text
+from units import byte_unit, bytes_text, duration_text, is_number, median_of, number_text, settings_text, share_text, time_text
 
 # Why a step takes longer than its compute: (name, field of lost_to_comm, field of a breakdown, color).
 TERMS = (("slower kernels", "slowdown_us", None, SLOWER),
@@ -362,8 +362,7 @@ def runs_of(result):
     for c in result.data.get("combinations") or []:
         if isinstance(c.get("result"), dict) and c["result"].get("proxy"):
             settings = {k: v for k, v in (c.get("settings") or {}).items() if k != "ranks"}
-            label = ", ".join(f"{k} {v}" for k, v in settings.items())
-            runs.append(((label or result.name, result.path), c["result"].get("ranks"), c["result"]))
+            runs.append(((settings_text(settings) or result.name, result.path), c["result"].get("ranks"), c["result"]))
     return runs
 
 

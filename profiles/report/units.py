@@ -59,6 +59,11 @@ def share_text(value):
     return f"{100 * value:.3g} %" if is_number(value) else "-"
 
 
+def settings_text(settings):
+    """Names and values, for example "ranks 8, gemm-precision -", with a dash for null as in the table of `sweep`."""
+    return ", ".join(f"{name} {'-' if value is None else value}" for name, value in settings.items())
+
+
 def median_of(value):
     """The median of a statistics object, or the plain number itself; None if there is neither."""
     value = value.get("p50") if isinstance(value, dict) else value

@@ -471,6 +471,13 @@ def test_a_study_of_sizes_names_the_best_combination_of_each_size():
     assert findings.of(study) == ["shortest time: 1 KiB to 2 KiB NCCL_ALGO -; 4 KiB NCCL_ALGO Ring."]
 
 
+def test_settings_that_are_not_given_are_a_dash():
+    combinations = [{"settings": {"gemm-precision": None}, "state": "failed", "stderr": ["busbar: no memory"]}]
+    study = result("sweep", columns=["gemm-precision", "step_us"], axes={"gemm-precision": [None, "fp8"]}, rows=[[None, 5e6], ["fp8", 4e6]],
+                   combinations=combinations)
+    assert findings.of(study) == ["Failed: gemm-precision -: no memory.", "step_us: from 4000 ms (gemm-precision fp8) to 5000 ms (gemm-precision -)."]
+
+
 def test_a_study_is_drawn_over_its_first_axis_that_varies():
     (chart,) = tables.sweeps([result("sweep", columns=["batch", "ranks", "step_us"], axes={"batch": [8], "ranks": [1, 2]},
                                      rows=[[8, 1, 5.], [8, 2, 4.]])])

@@ -1102,7 +1102,7 @@ static const struct bb_opt rows[] = {
              "or missing in B"),
     OPT_FLAG(0, "full", FIELD(full), "print all rows and differences; default: the answer in at most 25 lines"),
     OPT_OUTPUT(0, "json", FIELD(json), "write the comparison as JSON, - for stdout"),
-    OPT_OUTPUT(0, "csv", FIELD(csv), "write the rows as CSV, - for stdout"),
+    OPT_OUTPUT(0, "csv", FIELD(csv), "write the rows as CSV, - for stdout" BB_CSV_HELP),
     OPT_OUTPUT(0, "junit", FIELD(junit), "write a check for each row as JUnit XML, for CI"),
     OPT_OUTPUT(0, "prometheus", FIELD(prometheus),
                "write the checks as Prometheus metrics, for the textfile collector of node_exporter"),

@@ -190,9 +190,14 @@ choose_sources() {
 # needs_emulated GOAL - succeeds if the goal includes the emulated GPUs, which require newer headers of CUDA and NCCL.
 needs_emulated() { [ "$1" = tests ] || { [ "$1" = demo ] && [ "$(count_gpus)" = 0 ]; }; }
 
-get_packages() {
+# find_installers - sets manager, column and can_install.
+find_installers() {
     find_manager
     if find_root; then can_install=yes; else can_install=no; fi
+}
+
+get_packages() {
+    find_installers
     # The second iteration installs a wheel if the package that the first one installed is too old.
     for _ in 1 2; do
         choose_sources "$1"
@@ -216,7 +221,7 @@ get_mpich() {
     install_things
 }
 
-# get_report - installs plotly for busbar report; call after get_packages. On failure, prints one line and returns 0, because
+# get_report - installs plotly for busbar report; call after get_packages or find_installers. On failure, prints one line and returns 0, because
 # all other commands work without plotly.
 get_report() {
     ! has_plotly || return 0

@@ -1,6 +1,7 @@
 #!/bin/sh
 # setup.sh - installs missing dependencies, then configures and builds busbar.
 #
+#   sh bootstrap/setup.sh --report                             installs plotly for busbar report, and builds nothing
 #   sh bootstrap/setup.sh [--demo | --tests] [PRESET...]       presets: release (default), debug, sanitize,
 #                                                              mpich (build/ must exist, with --tests; adds programs for MPICH to it)
 #
@@ -15,9 +16,9 @@ cd "$(dirname "$0")/.."
 goal=program presets=
 for word in "$@"; do
     case $word in
-    --demo | --tests) goal=${word#--} ;;
+    --demo | --tests | --report) goal=${word#--} ;;
     release | debug | sanitize | mpich) presets="$presets $word" ;;
-    *) echo "setup: unknown argument '$word'; expected --demo, --tests, release, debug, sanitize or mpich" >&2; exit 2 ;;
+    *) echo "setup: unknown argument '$word'; expected --demo, --tests, --report, release, debug, sanitize or mpich" >&2; exit 2 ;;
     esac
 done
 
@@ -88,6 +89,12 @@ build() {
     fi
 }
 
+if [ "$goal" = report ]; then
+    find_installers
+    get_report
+    has_plotly
+    exit
+fi
 get_packages $goal
 get_report
 case "$presets " in *" mpich "*) get_mpich ;; esac

@@ -74,7 +74,7 @@ def main(argv):
         return print_error(error, INVALID_INPUT)
     except page.Missing as error:
         python = sys.executable or "this Python"
-        return print_error(f"{python} {error}: run pip install plotly (in a clone of busbar: sh bootstrap/setup.sh)", FAILURE)
+        return print_error(f"{python} {error}: run pip install plotly (in a clone of busbar: sh bootstrap/setup.sh --report)", FAILURE)
     except OSError as error:
         return print_error(f"{options.output}: {error.strerror}", FAILURE)
     return 0 if options.quiet else print_page(options.output)

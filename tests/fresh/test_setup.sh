@@ -262,6 +262,15 @@ test_plotly_is_installed_for_report() {
     expect_wheels report
 }
 
+# Without compiler, CMake and MPI: plotly is installed, nothing is built.
+test_report_installs_only_plotly() {
+    be_root; have_python pip; stub cmake
+    status=0
+    (cd "$box/project" && env -i PATH="$box/bin:/usr/bin:/bin" SETUP_SYSTEM="$box/root" sh bootstrap/setup.sh --report) >"$box/out" 2>"$box/err" || status=$?
+    expect_wheels report
+    ! grep -q '^cmake' "$box/calls" || fail_case "expected no build"
+}
+
 test_setup_continues_without_plotly() {
     be_root; have_everything; have_python
     stub apt-get 'exit 1'

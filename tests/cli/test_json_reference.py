@@ -7,7 +7,7 @@ import re
 
 import jsonschema
 import pytest
-from conftest import BUILD
+from conftest import BUILD, ROOT
 from result_schemas import REFERENCE, STATS, documents, file_of, rows_of, section_schema, sections as sections_of_reference, text_of
 
 SCHEMAS = REFERENCE.parents[2] / "profiles" / "schemas"
@@ -268,3 +268,49 @@ def test_units_of_keys_agree_with_the_types_of_the_reference():
     wrong = [(key, kind) for key, kinds in documented_fields().items() for kind in kinds for unit, allowed in of_units.items()
              if re.search(unit, key) and kind not in allowed and (key, kind) not in objects]
     assert wrong == []
+
+
+def siphash(data):
+    """SipHash-2-4 with a key of zeros (Aumasson and Bernstein 2012)."""
+    v = [0x736f6d6570736575, 0x646f72616e646f6d, 0x6c7967656e657261, 0x7465646279746573]
+
+    def add(a, b, left):
+        v[a] = (v[a] + v[b]) % 2**64
+        v[b] = (v[b] << left | v[b] >> 64 - left) % 2**64 ^ v[a]
+
+    def rounds(n):
+        for _ in range(n):
+            for a, b, left in ((0, 1, 13), (2, 3, 16)):
+                add(a, b, left)
+            v[0] = (v[0] << 32 | v[0] >> 32) % 2**64
+            for a, b, left in ((0, 3, 21), (2, 1, 17)):
+                add(a, b, left)
+            v[2] = (v[2] << 32 | v[2] >> 32) % 2**64
+
+    padded = data + bytes(-(len(data) + 1) % 8) + bytes([len(data) % 256])
+    for i in range(0, len(padded), 8):
+        word = int.from_bytes(padded[i:i + 8], "little")
+        v[3] ^= word
+        rounds(2)
+        v[0] ^= word
+    v[2] ^= 255
+    rounds(4)
+    return v[0] ^ v[1] ^ v[2] ^ v[3]
+
+
+def canonical(value):
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{json.dumps(key)}:{canonical(value[key])}" for key in sorted(value)) + "}"
+    if isinstance(value, list):
+        return f"[{','.join(map(canonical, value))}]"
+    if isinstance(value, float):
+        text = f"{value:.17g}".replace("e+", "e")
+        return text if set(text) & set(".e") else f"{text}.0"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def test_checksums_of_profiles_are_those_of_the_reference(busbar, tmp_path):
+    plan = busbar.json("plan", "transformer", "--model", "gpt2_small", "--ranks", 8, "--cluster", "h100-sxm-ib", emulated=False, tmp_path=tmp_path)
+    for kind, name in (("cluster", "h100-sxm-ib"), ("model", "gpt2_small")):
+        profile = json.loads((ROOT / f"profiles/{kind}s/{name}.json").read_text())
+        assert plan["profiles"][kind] == f"{siphash(canonical(profile).encode()) >> 16:012x}"

@@ -200,7 +200,7 @@ def test_a_step_lists_the_options_that_recipes_have_for_it(busbar):
                dense.replace("b200-sxm-ib", "a100-sxm-ib"): None, f"{experts} --fp8": "--graph", f"{experts} --fp8 --graph": None, experts: None,
                split: "--graph --overlap-moe-expert-parallel-comm", f"{split} --recompute full": "--graph", f"{split} --graph --overlap-moe-expert-parallel-comm": None}
     for words, options in recipes.items():
-        found = re.search("  recipes  .* have (.*)\n", busbar.run("plan", "transformer", *words.split(), emulated=False).stdout)
+        found = re.search("  recipes  .* try: (.*)\n", busbar.run("plan", "transformer", *words.split(), emulated=False).stdout)
         assert (found and found[1]) == options, words
         if options:
             assert busbar.run("plan", "transformer", *words.split(), *options.split(), emulated=False).returncode == 0
@@ -446,10 +446,10 @@ def test_search_says_which_layouts_fit_with_equal_load_only(busbar):
         args = f"--model deepseek_v3 --layers 8 --ranks 64 --ep 64 --tp 1 --pp 1 --micro-batch-size 1 --global-batch-size 64 --cluster h100-sxm-ib --best-layout {more}"
         return busbar.run("plan", "transformer", *args.split(), emulated=False).stdout
 
-    assumed = "# memory with equal load of the experts, else more (for only one layer, try: "
+    assumed = "# the memory is for equal load of the experts; unequal load adds some in each layer (in one layer only, try: "
     text, any_load = run(""), "# in all these layouts, unequal load of the experts adds memory for at most one layer\n"
     assert assumed in text and re.search(r"\): layouts 1(, \d+)*\n", text) and any_load not in text
-    advice = re.search(r"for only one layer, try: ([^)]*)\)", text)[1]
+    advice = re.search(r"in one layer only, try: ([^)]*)\)", text)[1]
     for more in (advice, "--recompute full"):
         assert any_load in run(more) and assumed not in run(more)
     for more in ("--moe-imbalance 0.3", "--capacity-factor 1"):
@@ -1292,7 +1292,7 @@ def test_weight_gradients_are_printed_with_zero_bubble_schedules(busbar):
     for schedule, shown in ("zb-h1", True), ("zb-h2", True), ("1f1b", False):
         text = busbar.run("plan", "transformer", "--model", "gpt2_small", "--ranks", 4, "--pp", 4, "--micro-batches", 8, "--schedule",
                           schedule, emulated=False).stdout
-        assert (f"{schedule} (weight gradients W: {100 * share:.1f}% of backward)" in text) == shown
+        assert (f"{schedule} (weight gradients W: {100 * share:.1f}% of backward FLOPs)" in text) == shown
 
 
 def test_nccl_variables_and_sizes(busbar):

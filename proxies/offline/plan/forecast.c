@@ -371,7 +371,7 @@ void bb_forecast_recipes_text(const struct bb_forecast *f, const struct bb_clust
     const bool graph = experts && f->host && strcmp(f->host, "graph") != 0, overlap = experts && f->lacks_moe_overlap;
 
     if (tp || graph || overlap)
-        snprintf(text, size, "those of NVIDIA (Megatron-Bridge, 2026) for such steps also have%s%s%s",
+        snprintf(text, size, "as those of NVIDIA for such steps (Megatron-Bridge, 2026), try:%s%s%s",
                  tp ? " --tp-comm-overlap" : "", graph ? " --graph" : "",
                  overlap ? " --overlap-moe-expert-parallel-comm" : "");
 }

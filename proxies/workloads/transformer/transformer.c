@@ -904,7 +904,8 @@ static void describe_step(struct bb_training *t)
     if (encodes)
         snprintf(decoder, sizeof(decoder), " and %d of the decoder", t->layers_config.decoder_sequence);
     if (bb_schedule_splits_backward(s) && t->arch.lora_rank == 0)
-        snprintf(weights, sizeof(weights), " (weight gradients W: %.1f%% of backward FLOPs)", 100 * weight_gradient_share(t));
+        snprintf(weights, sizeof(weights), " (weight gradients W: %.1f%% of backward FLOPs)",
+                 100 * weight_gradient_share(t));
     t->step->summary = bb_step_text(
         t->step, "%s, %d layers%s%s%s%s; %s; %s%s%s%d micro-batch%s of %d x %d tokens%s%s; %s", t->arch.name,
         t->arch.layers, mtp,

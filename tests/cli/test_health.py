@@ -1081,3 +1081,14 @@ def test_many_faults_fit_in_25_lines(busbar, tmp_path):
         assert len(re.findall("(?m)^fail ", done.stdout)) == len(found) == shown and len(done.stdout.splitlines()) <= 25 and "further" not in done.stdout
     _, found, done = health(busbar, tmp_path, ranks=24, nodes=12, status=5, slow=slow)  # as many as the line about one more
     assert len(re.findall("(?m)^fail ", done.stdout)) == len(found) == 6 and len(done.stdout.splitlines()) <= 25
+
+
+def test_rails_find_a_slow_nic_that_an_all_reduce_hides(busbar):
+    """The collectives/README names this case."""
+    env = {"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib"}
+    times = [[row["time_us"]["p50"] for row in json.loads(busbar.run("bench", "all_reduce", "-b", "1G", "-e", "1G", "-n", "2", "--json", "-", ranks=16,
+                                                                     env={**env, "EMU_SLOW": slow}).stdout)["results"]]
+             for slow in ("", "link=node1-nic3:0.85")]
+    assert times[0] == pytest.approx(times[1], rel=1e-6) and len(times[0]) == 2
+    done = busbar.run("bench", "rails", ranks=16, env={**env, "EMU_SLOW": "link=node1-nic3:0.85"})
+    assert re.search("^(warn|fail) +rails +rail of GPU 3, or one NIC of it", done.stdout, re.M), done.stdout

@@ -119,10 +119,10 @@ GPT_OSS = {"model_type": "gpt_oss", "hidden_size": 2880, "intermediate_size": 28
 
 @pytest.mark.parametrize("args,slow,host", [
     ("--ranks 64 --micro-batch-size 4 --ep 64 --cluster gb200-nvl72", True, False), ("--ranks 72 --ep 8 --cluster gb200-nvl72", True, True),
-    ("--ranks 64 --micro-batch-size 4 --ep 64 --cluster gb200-nvl72 --capacity-factor 1", False, False),
+    ("--ranks 64 --micro-batch-size 4 --ep 64 --cluster gb200-nvl72 --capacity-factor 1", True, False),
     ("--ranks 32 --micro-batch-size 4 --ep 32 --cluster h100-sxm-ib", False, False)])
 def test_the_plan_names_what_graphs_shorten(busbar, tmp_path, args, slow, host):
-    """On Blackwell, kernels of dropless experts reach 0.3 of the rate without CUDA graphs; eight or more experts on a GPU wait for launches."""
+    """On Blackwell, kernels of experts reach 0.3 of the rate without CUDA graphs; eight or more experts on a GPU wait for launches."""
     (tmp_path / "config.json").write_text(json.dumps(GPT_OSS))
     args = f"--model {tmp_path / 'config.json'} --seq-length 4096 --micro-batches 5 --dp-sync distributed {args}"
     eager, graph = (plan(busbar, f"{args} {more}")["predicted"] for more in ("", "--graph"))
@@ -612,7 +612,7 @@ def test_many_small_experts_are_named_for_any_expert_parallelism(busbar):
 
 def test_each_expert_has_separate_launches(busbar, tmp_path):
     """The up and down projections of an expert, forward and two gradients each, are six GEMMs; FP8 adds four casts. Without a capacity factor
-    they take 3.2 times the host time."""
+    they take 2.8 times the host time."""
     model = tmp_path / "experts.json"
 
     def issued_us(experts, more):
@@ -622,7 +622,7 @@ def test_each_expert_has_separate_launches(busbar, tmp_path):
         predicted = plan(busbar, f"--model {model} --ranks 1 --cluster b200-sxm-ib --micro-batches 2 {more}")["predicted"]
         return predicted["breakdown"]["issue_us"]
 
-    assert issued_us(8, "") - issued_us(4, "") == pytest.approx(3 * 2 * 4 * 6 * (2.5 + 3.2 * 31))
+    assert issued_us(8, "") - issued_us(4, "") == pytest.approx(3 * 2 * 4 * 6 * (2.5 + 2.8 * 31))
     fixed = "--fp8 --capacity-factor 1"
     assert issued_us(8, fixed) - issued_us(4, fixed) == pytest.approx(3 * 2 * 4 * (6 * 33.5 + 4 * 9))
 
@@ -637,7 +637,7 @@ def test_unequal_load_of_experts_is_no_faster(busbar, more):
     for p in (skewed[0], other):
         assert p["step_us"] == pytest.approx(equal["step_us"], rel=0.005) and p["graph_step_us"] == pytest.approx(equal["graph_step_us"], rel=0.005)
     assert [p["breakdown"]["issue_us"] for p in skewed] == pytest.approx(4 * [equal["breakdown"]["issue_us"]], rel=0.001)
-    assert (equal["breakdown"]["issue_us"] > 0.8 * equal["step_us"]) == (more != "--graph")
+    assert (equal["breakdown"]["issue_us"] > 0.7 * equal["step_us"]) == (more != "--graph")
     steps = [p["step_us"] for p in (equal, *skewed)]
     assert all(later > 0.999 * earlier for earlier, later in zip(steps, steps[1:]))
 

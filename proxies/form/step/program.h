@@ -52,6 +52,8 @@ struct bb_op {
     /* the operation was added between bb_script_fork and bb_script_join (author/script.h), where two independent
      * sequences of operations alternate, so compute and communication of this rank probably overlap at this point */
     bool concurrent;
+    /* in training the host reads the result before it issues the next operation: it needs the number of tokens per expert */
+    bool host_reads;
     size_t count; /* elements, equal to the count argument of the NCCL call; alltoallv: elements per row */
     int src, dst; /* indices into bb_program.buffers of the buffer that is read and the buffer that is written;
                      BB_NONE: no buffer */

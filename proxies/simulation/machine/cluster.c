@@ -542,7 +542,7 @@ int64_t bb_cluster_issue_ns(const struct bb_cluster *c, bool compute)
 /* Host time per expert GEMM without a capacity factor / with one. Chosen by the fitting half of the published steps;
  * the forward and backward pass of a layer with 16 experts take 12 ms on 8 H100, with four times the arithmetic, too
  * (marin-community/marin, issue 4311). */
-#define DROPLESS_HOST 3.2
+#define DROPLESS_HOST 2.8
 
 int64_t bb_cluster_kernel_issue_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item, int *n)
 {

@@ -150,8 +150,8 @@ struct bb_cluster {
      * training with CUDA graphs. */
     bool eager;
     double
-        dropless_memory; /* with eager: factor of achieved.memory in the kernels of experts without a capacity factor */
-    bool has_sharing;    /* the profile has a section "sharing"; false: concurrent operations do not slow each other
+        routed_memory; /* with eager: factor of achieved.memory in the kernels of experts and of their permutations */
+    bool has_sharing;  /* the profile has a section "sharing"; false: concurrent operations do not slow each other
                          down */
     struct bb_sharing sharing;
     struct bb_fabric fabric;

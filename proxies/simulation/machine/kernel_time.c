@@ -176,8 +176,8 @@ static struct bounds bounds_of(const struct bb_cluster *c, const struct bb_kerne
 {
     double rate = c->memory_gbps * (c->has_achieved ? c->achieved.memory : 1);
 
-    if (item->is_memory_kernel && item->dropless && c->eager)
-        rate *= c->dropless_memory;
+    if (item->is_memory_kernel && item->routed && c->eager)
+        rate *= c->routed_memory;
     if (item->scan && c->models_training)
         return (struct bounds){scan_ns(c, item, sms), 0};
     if (item->is_memory_kernel)

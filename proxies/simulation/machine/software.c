@@ -74,5 +74,5 @@ void bb_software_apply(const struct bb_software *s, struct bb_cluster *c)
     c->achieved.attention_backward *= s->of[g].attention;
     c->achieved.memory *= s->of[g].memory;
     c->achieved.fuses_dropout |= s->fuses_dropout;
-    c->dropless_memory = s->of[g].dropless;
+    c->routed_memory = s->of[g].routed;
 }

@@ -26,7 +26,7 @@ struct bb_software {
     /* factors of the rates in section "achieved" of the profile */
     struct {
         double gemm, gemm_float8, attention, memory;
-        double dropless; /* of memory, in the kernels of experts without a capacity factor */
+        double routed; /* of memory, in the kernels of experts and of their permutations */
     } of[BB_GPU_GENERATIONS];
 };
 

@@ -107,7 +107,8 @@ static void read_class(const struct bb_sim *m, const struct bb_sim_run *run, int
     struct bb_intervals s = {0};
     struct bb_group_traffic traffic[BB_MAX_GROUPS];
 
-    *r = (struct bb_predicted_rank){.rank = m->classes.rank[class_id], .issue_ns = run->issued_ns[class_id]};
+    *r = (struct bb_predicted_rank){.rank = m->classes.rank[class_id],
+                                    .issue_ns = run->issued_ns[class_id] - run->late_ns[class_id]};
     bb_intervals_set_pipeline(&s, &m->step->layout, r->rank, pipeline_end_ns, m->classes.of);
     for (int u = 0; u < graph->n_tasks; u++) {
         const struct bb_timed_op at = times_of(&run->tasks[m->task_base[class_id] + u]);

@@ -25,6 +25,32 @@ static void release_task(struct bb_execution *r, int at, int64_t when)
         r->ready[r->n_ready++] = at;
 }
 
+/* Returns whether the host waits for the end of a task before it issues the next one. */
+static bool host_waits(const struct bb_execution *r, const struct bb_task_graph *s, int task)
+{
+    return r->m->cluster && r->m->cluster->eager && !r->c->serialised &&
+           s->program->ops[s->tasks[task].first].host_reads && s->tasks[task].kind == BB_TASK_COLLECTIVE;
+}
+
+/* The host, which waited for the end of task `at`, issues the tasks up to the next one for which it waits. issue_class set their
+ * times as if the host had never waited. */
+static void resume_host(struct bb_execution *r, int at, int task, const struct bb_task_graph *s)
+{
+    int64_t *late_ns = &r->c->late_ns[r->class_of[at]];
+
+    if (task + 1 < s->n_tasks)
+        bb_raise_time(late_ns, r->c->tasks[at].end_ns - r->c->tasks[at + 1].host_ns);
+    while (++task < s->n_tasks) {
+        at++;
+        r->c->tasks[at].host_ns += *late_ns;
+        r->c->tasks[at].arrival_ns += *late_ns;
+        release_task(r, at, r->c->tasks[at].host_ns);
+        if (host_waits(r, s, task))
+            return;
+    }
+    r->c->issued_ns[r->class_of[at]] += *late_ns;
+}
+
 void bb_execution_end(struct bb_execution *r, int at)
 {
     int task;
@@ -33,6 +59,8 @@ void bb_execution_end(struct bb_execution *r, int at)
 
     r->c->tasks[at].ended = true;
     r->c->n_ended++;
+    if (host_waits(r, s, task))
+        resume_host(r, at, task, s);
     if (r->c->serialised) {
         if (task + 1 < s->n_tasks)
             release_task(r, at + 1, r->c->tasks[at].end_ns);
@@ -291,9 +319,11 @@ static void issue_class(struct bb_execution *r, int class_id)
 static void start_class(struct bb_execution *r, int class_id)
 {
     const struct bb_task_graph *s = bb_sim_task_graph(r->m, class_id);
+    bool waited = false;
 
     if (r->m->cluster)
         issue_class(r, class_id);
+    r->c->late_ns[class_id] = 0;
     for (int u = 0; u < s->n_tasks; u++) {
         int at = r->m->task_base[class_id] + u;
 
@@ -302,7 +332,8 @@ static void start_class(struct bb_execution *r, int class_id)
             r->c->tasks[at].open = s->tasks[u].n;
         if (s->tasks[u].kind == BB_TASK_ALLTOALLV)
             r->c->tasks[at].open = bb_alltoallv_peers(&s->program->ops[s->tasks[u].first]);
-        r->c->tasks[at].before = r->c->serialised ? u > 0 : s->tasks[u].n_before;
+        r->c->tasks[at].before = r->c->serialised ? u > 0 : s->tasks[u].n_before + waited;
+        waited |= host_waits(r, s, u);
     }
     for (int at = r->m->task_base[class_id]; at < r->m->task_base[class_id] + s->n_tasks; at++)
         if (r->c->tasks[at].before == 0 && r->contention)
@@ -322,6 +353,7 @@ static void init_execution(struct bb_execution *r, const struct bb_sim *m, struc
     BB_NEW_ALIGNED(run->tasks, tasks);
     BB_NEW(run->collectives, m->n_collectives);
     BB_NEW(run->issued_ns, m->classes.n);
+    BB_NEW(run->late_ns, m->classes.n);
     if (m->conditions.slow.n > 0) {
         BB_NEW(r->slowdowns, m->classes.n);
         for (int c = 0; c < m->classes.n; c++)
@@ -398,6 +430,7 @@ void bb_sim_run_release(struct bb_sim_run *c)
     free(c->tasks);
     free(c->collectives);
     free(c->issued_ns);
+    free(c->late_ns);
     free(c->busy);
     *c = (struct bb_sim_run){0};
 }

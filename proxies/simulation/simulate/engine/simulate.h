@@ -45,6 +45,7 @@ struct bb_sim_run {
                                                called the collective */
     } * collectives;                        /* collective k of a communicator has the index bb_sim_instance.base + k */
     int64_t *issued_ns; /* [classes of ranks] host time at which a rank of the class has issued its whole program */
+    int64_t *late_ns;   /* [classes of ranks] part of issued_ns in which the host waited for a result that it reads */
     struct bb_sim_busy {
         double link_ns, nic_ns, uplink_ns[BB_TIERS]; /* ns for which traffic keeps the links, the NIC and the uplinks
                                                         busy, in the direction with more traffic */

@@ -12,6 +12,7 @@
  * Shared experts are sharded by tp like a dense MLP. With latent experts (moe_latent), which every tp rank projects to and
  * from, the exchanged rows have the width of the latent.
  */
+#include "proxies/form/author/script_fork.h"
 #include "proxies/workloads/transformer/layer/block.h"
 
 static const struct bb_column_parallel shared_up = {.gemm = BB_KERNELS_SHARED_UP,
@@ -104,11 +105,15 @@ static void finish_dispatch(struct bb_block *b, const char *what, enum bb_kernel
 static void gather_counts(struct bb_block *b)
 {
     const struct bb_layers *l = b->layers;
+    int op;
 
-    if (l->config.capacity_factor <= 0)
-        bb_script_wait(b->script, bb_block_collective(b, b->lanes.etp_ep, "tokens per expert", BB_ALL_GATHER,
-                                                      (size_t)l->sizes.experts, BB_BLOCK_BUFFER_COUNTS,
-                                                      BB_BLOCK_BUFFER_ALL_COUNTS));
+    if (l->config.capacity_factor > 0)
+        return;
+    op = bb_block_collective(b, b->lanes.etp_ep, "tokens per expert", BB_ALL_GATHER, (size_t)l->sizes.experts,
+                             BB_BLOCK_BUFFER_COUNTS, BB_BLOCK_BUFFER_ALL_COUNTS);
+    if (op != BB_NONE)
+        bb_script_op_at(b->script, op)->host_reads = true;
+    bb_script_wait(b->script, op);
 }
 
 /* ---- routed experts ---- */

@@ -345,23 +345,24 @@ static void add_activation(const struct bb_layer_sizes *s, struct bb_kernel_list
 /* Kernels of experts with biases (gpt-oss), as in Megatron-LM: clamping of gate and up
  * (fusions/fused_bias_geglu.py), and the bias of the down projection, scaled by the router's float probability
  * (_apply_bias in transformer/moe/experts.py). Each array element is one kernel. wide: true: the kernel operates on
- * gate and up; false: on the output of the expert, in float. */
+ * gate and up; false: on the output of the expert, in float. each: true: training launches one kernel per expert. */
 static const struct bias_kernel {
     const char *name;
     bool backward, wide;
     enum bb_memory_kernel_kind kind;
+    bool each;
 } bias_kernels[] = {
-    {"clamp", false, true, BB_MEMORY_KERNEL_BIAS_ACT},
-    {"join", false, true, BB_MEMORY_KERNEL_COPY},
-    {"bias", false, false, BB_MEMORY_KERNEL_BIAS_ACT_GRAD},
-    {"join", false, false, BB_MEMORY_KERNEL_COPY},
-    {"cast", false, false, BB_MEMORY_KERNEL_COPY},
-    {"clamp", true, true, BB_MEMORY_KERNEL_BIAS_ACT_GRAD},
-    {"join", true, true, BB_MEMORY_KERNEL_COPY},
-    {"bias", true, false, BB_MEMORY_KERNEL_BIAS_ACT_GRAD},
-    {"bias", true, false, BB_MEMORY_KERNEL_BIAS_ACT_GRAD},
-    {"join", true, false, BB_MEMORY_KERNEL_COPY},
-    {"cast", true, false, BB_MEMORY_KERNEL_COPY},
+    {"clamp", false, true, BB_MEMORY_KERNEL_BIAS_ACT, false},
+    {"join", false, true, BB_MEMORY_KERNEL_COPY, false},
+    {"bias", false, false, BB_MEMORY_KERNEL_BIAS_ACT_GRAD, true},
+    {"join", false, false, BB_MEMORY_KERNEL_COPY, false},
+    {"cast", false, false, BB_MEMORY_KERNEL_COPY, false},
+    {"clamp", true, true, BB_MEMORY_KERNEL_BIAS_ACT_GRAD, false},
+    {"join", true, true, BB_MEMORY_KERNEL_COPY, false},
+    {"bias", true, false, BB_MEMORY_KERNEL_BIAS_ACT_GRAD, true},
+    {"bias", true, false, BB_MEMORY_KERNEL_BIAS_ACT_GRAD, true},
+    {"join", true, false, BB_MEMORY_KERNEL_COPY, false},
+    {"cast", true, false, BB_MEMORY_KERNEL_COPY, false},
 };
 
 static void add_expert_biases(const struct bb_layer_sizes *s, struct bb_kernel_list *w, bool backward, int64_t rows)
@@ -372,9 +373,11 @@ static void add_expert_biases(const struct bb_layer_sizes *s, struct bb_kernel_l
     for (size_t i = 0; s->expert_bias && i < sizeof(bias_kernels) / sizeof(bias_kernels[0]); i++) {
         const struct bias_kernel *p = &bias_kernels[i];
 
-        if (p->backward == backward)
-            add_memory_kernel(p->wide ? s : &in_float, w, p->name, p->kind, BB_ACT_NONE, rows,
-                              p->wide ? 2 * s->expert_ffn : bb_expert_width(s));
+        if (p->backward != backward || rows == 0)
+            continue;
+        add_memory_kernel(p->wide ? s : &in_float, w, p->name, p->kind, BB_ACT_NONE, rows,
+                          p->wide ? 2 * s->expert_ffn : bb_expert_width(s));
+        bb_kernel_list_last(w)->experts = p->each ? (int)s->local_experts : 0;
     }
 }
 
@@ -630,6 +633,7 @@ void bb_kernel_groups_append(const struct bb_layer_sizes *s, const struct bb_ker
 
         add_kernels(&part, &c->list[i], c->rows, w);
         for (int j = first; j < w->n; j++) {
+            w->items[j].routed = is_routed(c->list[i].kind);
             w->items[j].dropless = s->dropless && is_routed(c->list[i].kind);
             w->items[j].scan = s->chunk && !s->delta && !s->step_rank && c->list[i].kind == BB_KERNELS_CORE;
         }

@@ -609,9 +609,9 @@ static void memory_kernels_take_the_time_of_their_bytes(void **state)
     (void)state;
     assert_near((double)bb_cluster_kernel_ns(&cluster, &item), 4e6 / 1000, 1e-6);
     eager.eager = true;
-    eager.dropless_memory = 0.25;
+    eager.routed_memory = 0.25;
     assert_near((double)bb_cluster_kernel_ns(&eager, &item), 4e6 / 1000, 1e-6);
-    item.dropless = true;
+    item.routed = true;
     assert_near((double)bb_cluster_kernel_ns(&eager, &item), 4e6 / 250, 1e-6);
     assert_near((double)bb_cluster_kernel_ns(&cluster, &item), 4e6 / 1000, 1e-6);
     item.fusion = BB_KERNEL_IN_GEMM;

@@ -210,6 +210,38 @@ static void host_launch_times_delay_operations(void **state)
     bb_step_release(&step);
 }
 
+/* Host time: 2 us per kernel, 3 us per NCCL launch. With a framework the host waits for the end of the all-reduce, whose result it
+ * reads; each later task is issued as much later as the host then resumed, a second result included. */
+static void host_waits_for_results_that_it_reads(void **state)
+{
+    static const int64_t step_ns[2][2] = {{24000, 24000}, {24000, 40000}}; /* [eager][reads] */
+    struct bb_cluster slow = round_cluster;
+    struct bb_step step;
+
+    (void)state;
+    slow.launch_us = 2;
+    slow.nccl_launch_us = 3;
+    for (int i = 0; i < 4; i++) {
+        const bool eager = i / 2, reads = i % 2;
+
+        slow.eager = eager;
+        made_init(&step, 2, 1);
+        for (int r = 0; r < 2; r++) {
+            for (int half = 0; half < 2; half++) {
+                const int first = made_compute(&step, r, 5, BB_NONE);       /* 2..7 and 7..12; reads: 15..20 */
+                const int reduce = made_reduce(&step, r, 0, 6 * US, first); /* 7..13 and 13..19; reads: 20..26 */
+
+                step.roles[r].program.ops[reduce].host_reads = reads;
+            }
+            for (int k = 0; k < 4; k++) /* the last is issued at 18; reads: at 26 + 4 * 2 */
+                made_compute(&step, r, k < 3 ? 1 : 6, BB_NONE);
+        }
+        predict_keep_step(&step, &slow, NULL);
+        assert_int_equal(rank_of(1)->all.step_ns, step_ns[eager][reads]);
+        bb_step_release(&step);
+    }
+}
+
 /* The step does not end before the host has issued everything. */
 static void step_lasts_until_the_host_has_issued_all(void **state)
 {
@@ -540,6 +572,7 @@ int main(void)
         cmocka_unit_test(receiver_links_can_be_the_bottleneck),
         cmocka_unit_test(waiting_for_a_peer_is_communication_not_idle),
         cmocka_unit_test(host_launch_times_delay_operations),
+        cmocka_unit_test(host_waits_for_results_that_it_reads),
         cmocka_unit_test(step_lasts_until_the_host_has_issued_all),
         cmocka_unit_test(collective_times_match_the_formulas),
         cmocka_unit_test(single_rank_collective_is_a_copy),

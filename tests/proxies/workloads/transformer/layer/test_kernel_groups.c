@@ -131,8 +131,10 @@ static void router_decides_rows_of_experts_without_capacity(void **state)
         bb_kernel_groups_add(&groups, kinds[i], BB_KERNELS_FORWARD);
         bb_kernel_groups_append(&sizes, &groups, &list);
         bb_kernel_groups_append(&dropless, &groups, &list);
-        for (int j = 0; j < list.n; j++)
+        for (int j = 0; j < list.n; j++) {
+            assert_int_equal(list.items[j].routed, i >= 2 && i <= 4);
             assert_int_equal(list.items[j].dropless, j >= list.n / 2 && i >= 2 && i <= 4);
+        }
     }
 }
 

@@ -82,6 +82,17 @@ static void memory_kernels_move_the_bytes_of_their_arrays(void **state)
     }
 }
 
+/* Returns the number of launches of memory-bound kernels that are separate for each expert. */
+static int launches_per_expert(const struct bb_layer_sizes *s, enum bb_kernels_pass pass)
+{
+    const struct bb_kernel_list *list = kernels_of(s, BB_KERNELS_EXPERTS, pass);
+    int n = 0;
+
+    for (int i = 0; i < list->n; i++)
+        n += list->items[i].is_memory_kernel ? list->items[i].experts : 0;
+    return n;
+}
+
 /* 100 rows of 16, gate and up of 32 each. Bytes per element that Megatron-LM's expressions read and write; a float
  * has 4. Forward: b * p 4, t + b * p 10, cat 8, to 16 bits 6. Backward: to float 6, gradient of t 6 and its split 4,
  * gradients of b and p a product and its sum each, 12 each. Clamp and cat: 4 each; backward 6 for the clamped
@@ -103,6 +114,8 @@ static void expert_biases_add_float_traffic(void **state)
            memory_kernel_bytes(&without, BB_KERNELS_EXPERTS, BB_KERNELS_DATA);
     assert_in_range(forward, 1600 * (4 + 10 + 8 + 6) + 6400 * (4 + 4), 1600 * 28 + 6400 * 8 + 1000);
     assert_in_range(data, 1600 * (6 + 6 + 4 + 12 + 12) + 6400 * (6 + 4), 1600 * 40 + 6400 * 10 + 1000);
+    assert_int_equal(launches_per_expert(&with, BB_KERNELS_FORWARD), 4); /* the bias of each expert */
+    assert_int_equal(launches_per_expert(&with, BB_KERNELS_DATA), 8);    /* gradients of b and p */
 }
 
 /* Two chunks of 4 tokens, 2 heads, states of 8 x 8: 256 elements. In 16-bit reads and writes, of which a kernel has two:

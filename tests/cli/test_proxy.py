@@ -318,11 +318,12 @@ def test_correct_data_pass_the_check(busbar, tmp_path, args, ranks):
 
 
 def test_data_that_did_not_move_are_not_checked(busbar, tmp_path):
-    """With EMU_DATA=off nothing is compared, so a corrupted message must not be reported as 0 wrong elements."""
-    env = {**NO_DATA, "EMU_FAULT": "corrupt:rank=1,call=2,name=ncclRecv"}
-    run = busbar.json("proxy", *PIPE, *ONE, "--check", ranks=3, env=env, tmp_path=tmp_path)
+    """With EMU_DATA=off nothing is compared, so that 0 wrong elements must not be reported. A fault that needs data is refused."""
+    run = busbar.json("proxy", *PIPE, *ONE, "--check", ranks=3, env=NO_DATA, tmp_path=tmp_path)
     assert run["check"] == {"enabled": True, "wrong": None, "flags": ["not_checked"]}
-    done = busbar.run("proxy", *PIPE, *ONE, "--check", ranks=3, env=env)
+    done = busbar.run("proxy", *PIPE, *ONE, "--check", ranks=3, env={**NO_DATA, "EMU_FAULT": "corrupt:rank=1,call=2,name=ncclRecv"})
+    assert done.returncode == 2 and "has no effect with EMU_DATA=off" in done.stderr
+    done = busbar.run("proxy", *PIPE, *ONE, "--check", ranks=3, env=NO_DATA)
     assert "\n# data not checked: EMU_DATA=off moves no data" in done.stdout and "--check)" not in done.stdout
     rows = busbar.json("proxy", "all", "--quick", *FEW, "--compute", "none", "--check", env=NO_DATA, tmp_path=tmp_path)["results"]
     assert all(row["wrong"] is None and row["flags"] == ["not_checked"] for row in rows if row["fits"])

@@ -1,5 +1,7 @@
 """`busbar proxy transformer` and `busbar plan transformer` on emulated GPUs: traffic, times, data, rejected layouts, and model files."""
 import json
+import re
+import shlex
 
 import pytest
 from test_proxy import NO_DATA, NOMINAL, assert_same_breakdown, planned, recorded, traffic_by_rank
@@ -210,6 +212,31 @@ def test_a_layout_of_the_pipeline_is_the_same_step_as_numbers_of_layers(busbar):
     assert sent == 8 * 127 * 2 * 16  # tp, boundaries of 128 virtual stages, directions, micro-batches
 
 
+def test_a_stage_without_modules_takes_no_time(busbar):
+    """Megatron-LM allows E||t|L: a stage of its own that only passes the hidden state on, and computes and stores nothing."""
+    args = "--model llama3_8b --dp 1 --micro-batches 1 --cluster h100-sxm-ib --recompute none --pp".split()
+    empty, without = (planned(busbar, "transformer", [*args, pp, "--pipeline-layout", layout], pp)
+                      for pp, layout in ((4, "Et*16||t*16|L"), (3, "Et*16|t*16|L")))
+    assert [role["flops"] for role in empty["roles"]] == [without["roles"][0]["flops"], 0, *(role["flops"] for role in without["roles"][1:])]
+    assert sum(op["bytes"] for op in empty["roles"][1]["traffic"] if op["kind"] == "send") == 2 * 2 * 8192 * 4096
+    two_transfers = empty["predicted"]["step_us"] - without["predicted"]["step_us"]
+    assert 0 < two_transfers < 0.01 * without["predicted"]["step_us"]
+
+
+@pytest.mark.parametrize("layout, advice", [("Et*16|t*16L", "without --vpp"), ("Et*5|(t*5|)*4t*7L", "--vpp 3"), ("Et*10|t*11|t*11L", None)])
+def test_advice_for_the_number_of_virtual_stages_is_accepted(busbar, layout, advice):
+    options = {"--vpp": "2", "--pipeline-layout": layout}
+    args = "plan transformer --model llama3_8b --ranks 8 --pp 2 --micro-batches 8 --recompute full --cluster h100-sxm-ib".split()
+    done = busbar.run(*args, *sum(options.items(), ()), emulated=False)
+    tried = re.search("; try: (.*)\n$", done.stderr)[1]
+    assert done.returncode == 2 and (tried == advice or (advice is None and tried.startswith("--pipeline-layout 'E")))
+    if tried == "without --vpp":
+        del options["--vpp"]
+    else:
+        options.update([shlex.split(tried)])
+    assert busbar.run(*args, *sum(options.items(), ()), emulated=False).returncode == 0
+
+
 def test_deepseek_v3_with_multi_token_prediction(busbar):
     """DeepSeek-V3's module has 11.5e9 parameters of its own (README_WEIGHTS.md). By hand, FLOPs per token forward: 2 x (projection, attention,
     9 experts and router, head) and the scores. On a virtual stage of its own it sends both hidden states, and holds the table of the embedding."""
@@ -338,6 +365,7 @@ def test_rejects_layouts_of_deepseek_v4(busbar, tmp_path, layout, message):
 
 
 @pytest.mark.parametrize("args", [f"--pp 4 {FIRST} 2 {LAST} 4", f"--pp 4 {LAST} 3", "--pp 4 --pipeline-layout E|(tttt|)*2,ttttL",
+                                  "--pp 2 --vpp 2 --pipeline-layout E||t*6|t*6L --dp-sync distributed", "--pp 4 --pipeline-layout Et*12|||L",
                                   f"--pp 2 --vpp 2 {FIRST} 4 --dp-sync zero1"])
 def test_runs_stages_of_unequal_length(busbar, tmp_path, args):
     run = busbar.json("proxy", "transformer", "--model", "gpt2_small", *args.split(), *FEW, "--check", "--scale-counts", 1e-4,

@@ -96,6 +96,21 @@ int bb_pipe_layout_part(const char *layout, int index, struct bb_pipe_part *part
     return parts;
 }
 
+/* Rejects a layout of n virtual stages; suggests the --vpp that the layout has, else another layout. */
+static int reject_number(const struct bb_pipe_split *s, int n, int mtp_layers, const char *who)
+{
+    char text[BB_PIPE_LAYOUT_TEXT], advice[BB_PIPE_LAYOUT_TEXT + 64] = "";
+
+    if (n == s->stages)
+        snprintf(advice, sizeof(advice), "; try: without --vpp");
+    else if (n % s->stages == 0)
+        snprintf(advice, sizeof(advice), "; try: --vpp %d", n / s->stages);
+    else if (bb_pipe_layout_suggest(s, mtp_layers, text))
+        snprintf(advice, sizeof(advice), "; try: --pipeline-layout '%s'", text);
+    return bb_err(BB_EUSAGE, "%s: --pipeline-layout has %d virtual stage%s, but pp x vpp is %d%s", who, n,
+                  n == 1 ? "" : "s", s->stages * s->chunks, advice);
+}
+
 int bb_pipe_layout_validate(const struct bb_pipe_split *s, int mtp_layers, const char *who)
 {
     const int n = bb_pipe_layout_part(s->layout, 0, NULL);
@@ -109,8 +124,7 @@ int bb_pipe_layout_validate(const struct bb_pipe_split *s, int mtp_layers, const
             "(next stage), for example \"Et*3|(tt|)*29,L\"",
             who, s->layout);
     if (n != s->stages * s->chunks)
-        return bb_err(BB_EUSAGE, "%s: --pipeline-layout has %d virtual stage%s, but pp x vpp is %d; try: --pp %d%s",
-                      who, n, n == 1 ? "" : "s", s->stages * s->chunks, n, s->chunks > 1 ? " without --vpp" : "");
+        return reject_number(s, n, mtp_layers, who);
     for (int i = 0; i < n; i++) {
         bb_pipe_layout_part(s->layout, i, &part);
         if (part.embeddings != (i == 0) || part.losses != (i == n - 1))
@@ -118,8 +132,6 @@ int bb_pipe_layout_validate(const struct bb_pipe_split *s, int mtp_layers, const
                           "%s: --pipeline-layout needs one E, in the first of its virtual stages, and one L, "
                           "in the last",
                           who);
-        if (part.embeddings + part.layers + part.mtp_layers + part.losses == 0)
-            return bb_err(BB_EUSAGE, "%s: --pipeline-layout: virtual stage %d of %d is empty", who, i + 1, n);
         mtp += i < n - 2 ? 0 : part.mtp_layers;
         mtp_parts += part.mtp_layers > 0;
     }

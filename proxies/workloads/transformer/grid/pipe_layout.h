@@ -2,7 +2,7 @@
  * pipe_layout.h - the modules of each virtual pipeline stage as text, in the syntax of Megatron-LM's
  * --pipeline-model-parallel-layout (core/transformer/pipeline_parallel_layer_layout.py): E is the embedding, t a layer, m a
  * layer of multi-token prediction, L the head with the loss, and | ends a virtual stage. X*3 repeats a character, (tt|)*3 a group; commas have no meaning.
- * Virtual stage i is chunk i / p of pipeline stage i % p.
+ * A virtual stage may be empty. Virtual stage i is chunk i / p of pipeline stage i % p.
  */
 #ifndef BB_PROXIES_WORKLOADS_TRANSFORMER_GRID_PIPE_LAYOUT_H
 #define BB_PROXIES_WORKLOADS_TRANSFORMER_GRID_PIPE_LAYOUT_H

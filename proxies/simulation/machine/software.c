@@ -39,9 +39,10 @@ const char *bb_cluster_gpus_text(const struct bb_cluster *c, char text[BB_GPUS_T
  * FlashAttention-2 has the rates of the FlashAttention-3 paper on H100 (figures 5 and 6, heads of 128 dimensions, 16,384
  * tokens): 370 TFLOP/s forward and 322 backward, 0.65 and 0.68 of the profile's; and except torch-te, PyTorch with the
  * kernels of Transformer Engine, whose rates are therefore those of megatron. FlashAttention-2 and, since version 2.0,
- * PyTorch's scaled_dot_product_attention have fused kernels with dropout. torch-compile has the rates of torch: one
- * published pair of steps differs only in torch.compile (pytorch/torchtitan, docs/performance.md, table 1, Llama 3.1 8B on
- * 8 H100: 5,762 tokens/s per GPU without, 6,667 with it), which determines no rate. */
+ * PyTorch's scaled_dot_product_attention have fused kernels with dropout. torch-compile has the rates of torch: two
+ * published pairs of steps differ only in torch.compile (pytorch/torchtitan, benchmarks/llama3_h100_202412_torchtitan.md,
+ * Llama 3.1 8B on H100, tokens/s per GPU without and with it: 5,762 and 6,667 on 8, 5,605 and 6,514 on 128), which
+ * determine no rate. */
 static const struct bb_software rows[] = {
     {"megatron", true, false, {{1, 1, 1, 0.8, 1}, {1, 1, 1, 1, 1}, {1, 1, 1, 1, 0.3}}},
     {"megatron-flash2", true, true, {{1, 1, 1, 0.8, 1}, {1, 1, 0.66, 1, 1}, {1, 1, 0.66, 1, 0.3}}},

@@ -25,7 +25,8 @@ unsigned bb_recompute_modules_of(const struct bb_arch *a)
 }
 
 /* reserved: for torch the mean of two published peaks relative to the formulas (tests/cli/test_memory.py). The published
- * peaks of Megatron-LM do not include what the allocator reserves. None were published for JAX. */
+ * peaks of Megatron-LM do not include what the allocator reserves. None were published for JAX. torch.compile of the model
+ * alone leaves the loss unfused: torchtitan of 2024. Its benchmarks of 2025 compile the loss too (--loss fused). */
 static const struct bb_memory_stack stacks[] = {
     {"megatron", .fused_loss = true, .loss_in_place = true, .float_copies = {1, 1}, .has_placeholders = true,
      .reserved = 1},
@@ -35,8 +36,7 @@ static const struct bb_memory_stack stacks[] = {
      .reserved = 1},
     {"torch", .float_copies = {3, 4}, .keeps_whole = true, .saves_gathered = true, .saves_unused = true,
      .reserved = 1.04},
-    {"torch-compile", .fused_loss = true, .float_copies = {3, 4}, .keeps_whole = true, .saves_gathered = true,
-     .reserved = 1.04},
+    {"torch-compile", .float_copies = {3, 4}, .keeps_whole = true, .saves_gathered = true, .reserved = 1.04},
     {"torch-te", .float_copies = {3, 4}, .keeps_whole = true, .saves_gathered = true, .saves_unused = true,
      .reserved = 1.04},
     {"jax", .fused_loss = true, .float_copies = {3, 4}, .reserved = 1},

@@ -113,7 +113,8 @@ const struct bb_opt bb_transformer_options[] = {
     OPT_CHOICE(
         0, "loss", FIELD(loss), NULL, "MODE", attention_choices,
         "memory of the logits: fused: in the type of the parameters; unfused: with float copies (default: unfused for "
-        "torch, else fused; Megatron-LM: --cross-entropy-loss-fusion)"),
+        "torch, torch-compile and torch-te, else fused; fused: Megatron-LM's --cross-entropy-loss-fusion, a loss that "
+        "torch.compile includes)"),
     OPT_FLAG(0, "fp8", FIELD(float8), "with plan --cluster: FP8 GEMMs"),
     OPT_CHOICE(0, "gemm-precision", FIELD(precision), NULL, "TYPE", precision_choices,
                "with plan --cluster: GEMMs with weights in fp8 (as --fp8), or on Blackwell mxfp8 (one scale per 32 "

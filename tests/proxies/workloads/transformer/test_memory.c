@@ -462,6 +462,7 @@ static void logits_of_each_framework(void **state)
     assert_true(head_logits(&h, "torch-compile", true) == 4 * 128256.0);
     make(&h, "llama3_70b", (struct bb_grid){.tp = 8, .ranks = 8}, 1);
     assert_true(head_logits(&h, "torch", false) == 18 * 128256.0 / 8);
+    assert_false(bb_memory_stack_of("torch-compile", true)->fused_loss);
     assert_string_equal(bb_memory_stack_of(NULL, true)->software, "torch");
     assert_string_equal(bb_memory_stack_of(NULL, false)->software, "megatron");
 }

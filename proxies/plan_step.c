@@ -217,6 +217,7 @@ enum { ANY_LOAD = sizeof(expert_modules) / sizeof(expert_modules[0]) - 1 };
 static int guess_modules(const struct bb_proxy *proxy, const struct bb_cluster *cluster, struct bb_proxy_config *config,
                          const struct bb_arch *arch, double usable, double *bytes)
 {
+    const int last = config->transformer.moe_overlap ? ANY_LOAD - 1 : ANY_LOAD; /* Megatron-LM excludes "moe" with it */
     int rc = 0, i = -1;
 
     config->transformer.recompute = "selective";
@@ -226,7 +227,7 @@ static int guess_modules(const struct bb_proxy *proxy, const struct bb_cluster *
             continue;
         config->transformer.recompute_modules = expert_modules[i].modules;
         TRY(bb_training_bytes(config, arch, bytes));
-    } while (*bytes > usable && i < ANY_LOAD);
+    } while (*bytes > usable && i < last);
     if (*bytes <= usable && i == ANY_LOAD)
         TRY(prefer_layers(proxy, cluster, config, arch, usable));
 out:
@@ -254,10 +255,10 @@ static int guess_recompute(const struct bb_proxy *proxy, const struct bb_cluster
 
     o->recompute = "selective";
     TRY(bb_training_bytes(config, arch, &bytes));
-    if (bytes > usable && !o->moe_overlap && is_dropless(config, arch)) {
+    if (bytes > usable && is_dropless(config, arch)) {
         TRY(guess_modules(proxy, cluster, &even, arch, usable, &bytes));
         *config = bytes <= usable ? even : *config;
-        if (bytes <= usable && arch->experts >= MANY_EXPERTS && f->without_bytes > f->gpu_bytes) {
+        if (bytes <= usable && arch->experts >= MANY_EXPERTS && f->without_bytes > f->gpu_bytes && !o->moe_overlap) {
             o->recompute = "selective";
             o->recompute_layers = 0;
             o->recompute_modules = expert_modules[ANY_LOAD].modules;
@@ -326,6 +327,24 @@ out:
     return rc;
 }
 
+/* Finds whether training fits with all layers recomputed without the overlap of the experts' dispatch, which excludes that. */
+static int guess_serial(const struct bb_proxy_config *config, const struct bb_arch *arch, struct bb_forecast *f)
+{
+    struct bb_proxy_config serial = *config;
+    double bytes;
+    int rc;
+
+    if (!config->transformer.moe_overlap)
+        return 0;
+    serial.transformer.moe_overlap = false;
+    serial.transformer.recompute = "full";
+    serial.transformer.recompute_modules = NULL;
+    TRY(bb_training_bytes(&serial, arch, &bytes));
+    f->serial_bytes = bytes <= BB_SAFE_MEMORY * f->gpu_bytes ? bytes : 0;
+out:
+    return rc;
+}
+
 /* Assume the precision-aware optimizer if training then fits in GPU memory; otherwise, or with dropless experts,
  * assume recomputation instead, or if neither suffices both. config: in/out. */
 static int guess_memory(const struct bb_proxy *proxy, const struct bb_cluster *cluster, struct bb_proxy_config *config,
@@ -348,16 +367,26 @@ static int guess_memory(const struct bb_proxy *proxy, const struct bb_cluster *c
     if (f->none_fits) {
         TRY(guess_sharding(config, &arch, f));
         TRY(guess_loss(config, &arch, f));
+        TRY(guess_serial(config, &arch, f));
     }
 out:
     return rc;
 }
 
-static void add_excluded(void *forecast, const struct bb_opt *opt, const void *field)
+/* What add_excluded reads and writes. */
+struct excluding {
+    const struct bb_plan_options *options;
+    struct bb_forecast *forecast;
+};
+
+static void add_excluded(void *context, const struct bb_opt *opt, const void *field)
 {
-    struct bb_forecast *f = forecast;
+    const struct excluding *e = context;
+    struct bb_forecast *f = e->forecast;
     const size_t length = strlen(f->excluded);
 
+    if (strcmp(opt->name, "recompute") == 0 && !e->options->given.transformer.recompute)
+        return; /* --recompute-modules implies it */
     if ((opt->needs & BB_PLAN_SINGLE || strcmp(opt->name, "micro-batches") == 0 ||
          strncmp(opt->name, "recompute", strlen("recompute")) == 0) &&
         !bb_opts_is_default(opt, field))
@@ -495,7 +524,7 @@ static int build_step(const struct bb_plan_options *o, const struct bb_proxy *pr
     bb_err_mute(BB_MUTE_WARNINGS); /* those of the model file are printed once */
     f->forecast.without_bytes = bb_step_training_bytes(&f->step);
     f->forecast.trained_bytes = trained_bytes(&config->sync);
-    bb_opts_each(o->option_set, o, add_excluded, &f->forecast);
+    bb_opts_each(o->option_set, o, add_excluded, &(struct excluding){o, &f->forecast});
     forget_recompute(&guessed);
     if (may_guess && f->forecast.without_bytes > BB_SAFE_MEMORY * f->forecast.gpu_bytes)
         TRY(guess_memory(proxy, cluster, &guessed, &f->forecast));

@@ -446,10 +446,10 @@ def test_search_says_which_layouts_fit_with_equal_load_only(busbar):
         args = f"--model deepseek_v3 --layers 8 --ranks 64 --ep 64 --tp 1 --pp 1 --micro-batch-size 1 --global-batch-size 64 --cluster h100-sxm-ib --best-layout {more}"
         return busbar.run("plan", "transformer", *args.split(), emulated=False).stdout
 
-    assumed = "# the memory is for equal load of the experts; unequal load adds some in each layer (in one layer only, try: "
+    assumed = "# the memory is for experts with equal load; in training their load is unequal, which adds memory in each layer (in only one layer with "
     text, any_load = run(""), "# in all these layouts, unequal load of the experts adds memory for at most one layer\n"
     assert assumed in text and re.search(r"\): layouts 1(, \d+)*\n", text) and any_load not in text
-    advice = re.search(r"in one layer only, try: ([^)]*)\)", text)[1]
+    advice = re.search(r"in only one layer with ([^)]*)\)", text)[1]
     for more in (advice, "--recompute full"):
         assert any_load in run(more) and assumed not in run(more)
     for more in ("--moe-imbalance 0.3", "--capacity-factor 1"):
@@ -478,6 +478,30 @@ def test_the_need_with_full_recomputation_and_a_loss_that_fits_are_named(busbar)
     for of_memory, text in ((0.94, None), (0.97, f"; with --recompute full it needs {full} GiB, more than 95%; "), (1.01, f"; no recomputation makes it fit ({full} GiB with ")):
         done = busbar.run("plan", "transformer", *args.split(), "--gpu-memory", int(bytes_full / of_memory), emulated=False)
         assert (text in done.stdout) if text else "DOES NOT FIT" not in done.stdout
+
+
+def test_overlap_of_experts_that_excludes_full_recomputation_is_named(busbar):
+    """Each advised plan fits, and needs the printed memory; modules that Megatron-LM allows with the overlap are added if they suffice."""
+    args = ("--model deepseek_v3 --pp 8 --ep 64 --seq-length 4096 --vpp 2 --pipeline-layout Et*3|(t*4|)*14t*2L --ranks 512 --dp-sync distributed"
+            " --use-precision-aware-optimizer --global-batch-size 1024 --cluster h100-sxm-ib")
+    overlap, modules = " --overlap-moe-expert-parallel-comm", " --recompute-modules layernorm,moe_act"
+    full = plan(busbar, f"{args} --recompute full")["predicted"]["memory"]
+    assert full["fits"]
+    for more, end in (("", ""), (modules, " without --recompute-modules"), (" --recompute none", " without --recompute")):
+        done = busbar.run("plan", "transformer", *f"{args}{overlap}{more}".split(), emulated=False)
+        without = " without --recompute-modules" if more == modules else ""
+        assert (f"per GPU;{overlap} excludes --recompute full, with which training needs {full['needed_bytes'] / 2**30:.1f} GiB; "
+                f"try: --recompute full without{overlap}{without}, or --best-layout --global-batch-size 1024{end}\n") in done.stderr
+    some = plan(busbar, f"{args}{overlap} --gpu-memory 170G")["predicted"]
+    assert some["memory"]["fits"] and some["compute"]["added"] == "--recompute-modules mla_up_proj,layernorm,moe_act"
+
+
+def test_advice_names_the_fastest_recomputation_for_equal_load(busbar):
+    args = "--model deepseek_v3 --layers 8 --ranks 64 --ep 64 --seq-length 4096 --micro-batches 2 --cluster h100-sxm-ib --dp-sync distributed --gpu-memory 59G"
+    done = busbar.run("plan", "transformer", *args.split(), "--recompute", "none", emulated=False)
+    advice = re.search("; try: (.*), or, if the load of the experts is forced to be equal: (.*)\n", done.stderr).groups()
+    slow, quick = (plan(busbar, f"{args} {options}")["predicted"] for options in advice)
+    assert slow["memory"]["fits"] and quick["memory"]["fits"] and quick["step_us"] < slow["step_us"]
 
 
 def test_gpu_hours_are_a_column_and_lost_time_has_plain_numbers(busbar, tmp_path):
@@ -709,7 +733,7 @@ def test_assumes_recomputation_that_any_load_of_experts_allows(busbar):
         assert (compute["added"], compute["fewest_recompute_layers"]) == (added, layers)
         assert [bytes <= 0.95 * memory for bytes in needed.values()] == [memory == 40, memory > 36]
     text = busbar.run("plan", "transformer", *args.split(), "--gpu-memory", "39G", emulated=False).stdout
-    assert "by busbar: --recompute full; unequal load of the experts adds memory for only one layer: take it for training; if the load is forced to be equal, --recompute-num-layers 7 fits too (" in text
+    assert "by busbar: --recompute full; in training some experts get more tokens than others, which then adds memory in only one layer; if their load is forced to be equal, --recompute full --recompute-num-layers 7 fits too (" in text
     seven_us = plan(busbar, f"{args} --gpu-memory 39G --recompute full --recompute-num-layers 7")["predicted"]["step_us"]
     assert float(re.search(r"fits too \((\d+) ms\); without recomputation, training needs ", text)[1]) == pytest.approx(seven_us / 1e3, abs=0.5)
 
@@ -729,7 +753,7 @@ def test_assumes_the_fastest_recomputation_that_fits(busbar):
     quick = "--recompute-modules mla_up_proj,layernorm,moe_act"
     quick_us = plan(busbar, f"{many} {quick}")["predicted"]["step_us"]
     text = busbar.run("plan", "transformer", *many.split(), "--gpu-memory", "59G", emulated=False).stdout
-    assert f"by busbar: --recompute-modules layernorm,moe; unequal load of the experts adds memory for only one layer: take it for training; if the load is forced to be equal, {quick} fits too ({quick_us / 1e3:.0f} ms); " in text
+    assert f"by busbar: --recompute-modules layernorm,moe; in training some experts get more tokens than others, which then adds memory in only one layer; if their load is forced to be equal, {quick} fits too ({quick_us / 1e3:.0f} ms); " in text
     # just above 95 % of the memory nothing is reserved for unequal load, as below
     none = plan(busbar, f"{many} --recompute none --gpu-memory 400G")["predicted"]["memory"]["needed_bytes"]
     for part, added in ((0.94, None), (0.97, "--recompute-modules layernorm,moe_act")):

@@ -66,26 +66,31 @@ static const char *memory_guess(const struct bb_forecast *f, char text[GUESS_TEX
     return text;
 }
 
+/* Return the fastest recomputation that fits if the experts have equal load. */
+static const char *equal_load_options(const struct bb_forecast *f, char text[GUESS_TEXT])
+{
+    if (f->faster_modules)
+        snprintf(text, GUESS_TEXT, "--recompute-modules %s", f->faster_modules);
+    else
+        snprintf(text, GUESS_TEXT, "--recompute full --recompute-num-layers %d", f->fewest_layers);
+    return text;
+}
+
 void bb_forecast_guess_text(const struct bb_forecast *f, char *text, size_t size)
 {
-    char without[BB_BYTES_TEXT], missing[BB_BYTES_TEXT], time[BB_ROUNDED_TEXT], guess_text[GUESS_TEXT];
+    char without[BB_BYTES_TEXT], missing[BB_BYTES_TEXT], time[BB_ROUNDED_TEXT], guess_text[GUESS_TEXT],
+        options[GUESS_TEXT];
     int n;
     const char *guess = memory_guess(f, guess_text);
 
     if (!guess || !f->is_assumed)
         return;
     n = snprintf(text, size, "by busbar: %s; ", guess);
-    if (f->fewest_layers > 0 || f->faster_modules) {
-        n +=
-            snprintf(text + n, size - (size_t)n,
-                     "unequal load of the experts adds memory for only one layer: take it for training; if the load is "
-                     "forced to be equal, ");
-        n += f->faster_modules ? snprintf(text + n, size - (size_t)n, "--recompute-modules %s", f->faster_modules)
-                               : snprintf(text + n, size - (size_t)n, "%s--recompute-num-layers %d",
-                                          f->recompute_modules ? "--recompute full " : "", f->fewest_layers);
-        n += snprintf(text + n, size - (size_t)n, " fits too (%s); ",
-                      bb_format_rounded_time(bb_us_of(f->fewest_ns), time));
-    }
+    if (f->fewest_layers > 0 || f->faster_modules)
+        n += snprintf(text + n, size - (size_t)n,
+                      "in training some experts get more tokens than others, which then adds memory in only one layer; "
+                      "if their load is forced to be equal, %s fits too (%s); ",
+                      equal_load_options(f, options), bb_format_rounded_time(bb_us_of(f->fewest_ns), time));
     n += snprintf(text + n, size - (size_t)n, "without %s, ",
                   !f->recompute        ? "it"
                   : f->precision_aware ? "both"
@@ -140,12 +145,23 @@ static void advise_layout(const struct bb_plan *plan, const struct bb_forecast *
     static const char modules[] = " without --recompute-modules";
     const struct bb_fitting *fit = &f->fitting;
     const double min_gpus = bb_forecast_min_gpus(plan->step, f);
-    char guess_text[GUESS_TEXT], need[BB_BYTES_TEXT];
+    char guess_text[GUESS_TEXT], options[GUESS_TEXT], need[BB_BYTES_TEXT];
     const char *guess = memory_guess(f, guess_text);
 
-    if (guess)
-        snprintf(text, size, "; try: %s%s", guess,
-                 f->recompute && !f->recompute_modules && strstr(f->excluded, modules) ? modules : "");
+    if (guess) {
+        int n = snprintf(text, size, "; try: %s%s", guess,
+                         f->recompute && !f->recompute_modules && strstr(f->excluded, modules) ? modules : "");
+
+        if (f->fewest_layers > 0 || f->faster_modules)
+            snprintf(text + n, size - (size_t)n, ", or, if the load of the experts is forced to be equal: %s",
+                     equal_load_options(f, options));
+    } else if (f->serial_bytes > 0)
+        snprintf(text, size,
+                 "; --overlap-moe-expert-parallel-comm excludes --recompute full, with which training needs %s; try: "
+                 "--recompute full without --overlap-moe-expert-parallel-comm%s, or --best-layout --global-batch-size "
+                 "%.0f%s",
+                 bb_format_bytes((size_t)f->serial_bytes, need), strstr(f->excluded, modules) ? modules : "",
+                 plan->step->samples, f->excluded);
     else if (f->sharded)
         snprintf(text, size, "; with %s it needs %s; try: %s, or --best-layout --global-batch-size %.0f%s", f->sharded,
                  bb_format_bytes((size_t)f->sharded_bytes, need), f->sharded, plan->step->samples, f->excluded);
@@ -218,7 +234,7 @@ bool bb_forecast_misfit_text(const struct bb_plan *plan, const struct bb_forecas
         return false;
     n = snprintf(text, BB_MISFIT_TEXT, "needs %s of %s per GPU", bb_format_bytes((size_t)needed_bytes(plan), need),
                  bb_format_bytes((size_t)f->gpu_bytes, have));
-    if (f->none_fits)
+    if (f->none_fits && f->serial_bytes == 0)
         n += write_full_need(f, text + n, BB_MISFIT_TEXT - (size_t)n);
     if (searches)
         advise_layout(plan, f, text + n, BB_MISFIT_TEXT - (size_t)n);

@@ -67,6 +67,7 @@ struct bb_forecast {
     bool none_fits;       /* true: training does not fit with any assumed memory saving */
     double full_bytes;    /* the memory that it then needs with recomputation of all layers; 0: not computed */
     double fused_bytes;   /* the same also with --loss fused, with which it fits; 0: it does not */
+    double serial_bytes;  /* the same without --overlap-moe-expert-parallel-comm, if it is given; 0: it does not fit */
     bool default_batch;   /* true: the number of samples of a step is the default of busbar */
     bool given_batches;   /* --micro-batches determines the number of samples */
     bool accepts_chunks, accepts_larger_batch; /* --vpp could be added, and --micro-batch-size be doubled */

@@ -31,8 +31,6 @@ enum bb_coll_flag {
     BB_COLL_ROUNDS = 16,    /* consists of log2(n) exchanges, each of which sends data received in the previous one: n
                             must be a power of two, and the exchanges cannot be in one NCCL group */
     BB_COLL_ESTIMATED = 32, /* one NCCL collective call, for which ncclGroupSimulateEnd returns an estimate */
-    BB_COLL_PAIRS = 64,     /* every rank sends to and receives from its peers: the CTA limits of the communicator
-                           (minCTAs, maxCTAs) do not apply */
 };
 
 /* The ranks whose data a rank receives. */

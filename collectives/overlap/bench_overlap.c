@@ -129,9 +129,6 @@ static void print_head(const struct overlap *v)
     FILE *out = v->session.out;
 
     bb_session_print_head(&v->session);
-    if (bb_colls[v->options.kind].flags & BB_COLL_PAIRS && v->session.world.rank == 0)
-        bb_warn("NCCL's CTA limits have no effect on sends and receives (%s); try: NCCL_MAX_P2P_NCHANNELS",
-                v->options.collective);
     if (!out)
         return;
     fprintf(out, "# %s, %s, concurrent with cuBLASLt GEMMs %lld x %lld x %lld\n", v->options.collective,

@@ -172,6 +172,18 @@ def test_gemms_during_collectives_have_fewer_sms(busbar, tmp_path, max_ctas, occ
                                         coll + (16 - coll / gemm_us(132 - occupied_sms)) * gemm_us(132)), rel=1e-4)
 
 
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_cta_limits_slow_sends_and_receives_down(busbar, tmp_path, nodes):
+    """A channel moves a sixteenth of the rate within a node; one NIC (48.5 GB/s) needs three of the channels."""
+    rate = 330 if nodes == 1 else 48.5
+    for ctas in (1, 2, 4, 16):
+        run = busbar.json("bench", "sendrecv", "alltoall", "--sizes", "1G", "--max-ctas", ctas, tmp_path=tmp_path, ranks=2,
+                          env={**ENV, "EMU_NODES": str(nodes)})
+        for row in run["results"]:
+            assert row["channels"] == ctas
+            assert row["busbw_gbps"] == pytest.approx(min(rate, ctas * 330 / 16), rel=0.05), (row["collective"], ctas)
+
+
 # ---- several nodes, slow links, slow ranks: EMU_NODES, EMU_SLOW ---------------------------------------------------------
 
 P2P = ("bench", "p2p", "--latency-sizes", "8", "--bandwidth-sizes", "16M", "-n", 2, "--repeats", 2)

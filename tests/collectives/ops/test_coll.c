@@ -17,10 +17,10 @@ static const struct {
     {"reduce_scatter", true, false, 1, -1, true, false, true, BB_INPLACE_RECV_IN_SEND, BB_COLL_ESTIMATED, BB_FROM_ALL},
     {"broadcast", false, false, 1, 0, false, true, false, BB_INPLACE_SAME, BB_COLL_ESTIMATED, BB_FROM_ROOT},
     {"reduce", false, false, 1, 0, true, true, false, BB_INPLACE_SAME, BB_COLL_ESTIMATED, BB_FROM_ALL},
-    {"alltoall", true, true, 1, -1, false, false, true, BB_INPLACE_NONE, BB_COLL_PAIRS, BB_FROM_ALL},
+    {"alltoall", true, true, 1, -1, false, false, true, BB_INPLACE_NONE, 0, BB_FROM_ALL},
     {"gather", false, true, 1, -1, false, true, true, BB_INPLACE_SEND_IN_RECV, 0, BB_FROM_ALL},
     {"scatter", true, false, 1, -1, false, true, true, BB_INPLACE_RECV_IN_SEND, 0, BB_FROM_ROOT},
-    {"sendrecv", false, false, 1, 0, false, false, false, BB_INPLACE_NONE, BB_COLL_PAIRS, BB_FROM_PREVIOUS},
+    {"sendrecv", false, false, 1, 0, false, false, false, BB_INPLACE_NONE, 0, BB_FROM_PREVIOUS},
     {"alltoallv", true, true, 1, -1, false, false, true, BB_INPLACE_NONE, BB_COLL_VARIABLE_COUNTS, BB_FROM_ALL},
     {"hypercube", false, true, 1, 0, false, false, true, BB_INPLACE_SEND_IN_RECV, BB_COLL_ROUNDS, BB_FROM_ALL},
 };

@@ -154,6 +154,15 @@ static double slower_by_ctas(ncclComm_t comm)
     return c->has_sharing && n < c->sharing.collective_sms ? (double)c->sharing.collective_sms / n : 1;
 }
 
+/* Lower bound of the time in which sends and receives move these bytes: with limited CTAs, each channel has its part of the
+ * rate within a node, also to other nodes. 0: not limited */
+static double channels_ns(ncclComm_t comm, double bytes)
+{
+    const double slower = slower_by_ctas(comm);
+
+    return slower > 1 ? slower * bytes / emu_machine()->intra.gbps : 0;
+}
+
 static bool cost_on(const struct bb_cluster *c, ncclComm_t comm, const struct en_task *task, struct bb_cost *cost)
 {
     const struct bb_collective call = call_of(comm, task);
@@ -180,7 +189,10 @@ static bool cost_of(ncclComm_t comm, const struct en_task *task, struct bb_cost 
 {
     if (!cost_alone(comm, task, cost))
         return false;
-    cost->transfer_ns *= comm->size > 1 ? slower_by_ctas(comm) : 1;
+    if (comm->size > 1 && en_has_algorithm(task))
+        cost->transfer_ns *= slower_by_ctas(comm);
+    else if (comm->size > 1)
+        cost->transfer_ns = fmax(cost->transfer_ns, channels_ns(comm, cost->bytes));
     if (en_symmetric_percent(comm, task->kind) > 0) {
         cost->transfer_ns *= en_symmetric_percent(comm, task->kind) / 100.0;
         cost->latency_ns *= en_symmetric_percent(comm, task->kind) / 100.0;
@@ -221,7 +233,8 @@ double en_load_ns(ncclComm_t comm, const struct bb_link_load *load)
 {
     const struct bb_cluster c = machine_with(comm->nic_factor, comm->leaf_factor);
 
-    return bb_cluster_link_load_ns(&c, load, 1);
+    return fmax(bb_cluster_link_load_ns(&c, load, 1),
+                channels_ns(comm, fmax(load->out[0] + load->out[1], load->in[0] + load->in[1])));
 }
 
 int64_t en_message_ns(ncclComm_t comm, int peer, double load_a_ns, double load_b_ns)
@@ -304,7 +317,7 @@ static void add_exchange(ncclComm_t comm, const struct en_task *tasks, int n, st
             add_shared_bytes(e, (enum en_shared_resource)(EN_LEAF + tier), load.up[tier], load.down[tier],
                              count_senders(comm, (enum en_shared_resource)(EN_LEAF + tier), tasks, n));
     e->bytes[EMU_MEMORY] += (between + within) * c->sharing.memory_bytes;
-    e->sms = sms > e->sms ? sms : e->sms;
+    e->sms = (int)fmax(e->sms, fmin(sms, en_channels(comm)));
     for (int i = 0; i < n && comm->on_job_timeline; i++)
         if (tasks[i].root == comm->rank)
             e->alone_ns = fmax(e->alone_ns, (double)en_copy_ns(tasks[i].count * en_element_bytes(&tasks[i])));

@@ -654,7 +654,7 @@ static int translate_word(const struct bb_opts *set, char **argv, char **word, F
  * options of busbar. */
 static int reject_foreign_line(const struct bb_opts *set, char **argv)
 {
-    const char *value;
+    const char *value, *layers = value_of(set, argv, "--layers");
     bool names_model;
     int n = 0, rc;
     char *text, *keys, *dropped;
@@ -673,6 +673,8 @@ static int reject_foreign_line(const struct bb_opts *set, char **argv)
     left_out = bb_open_text(&dropped, &size);
     for (char **word = argv + 1; *word;)
         word += translate_word(set, argv, word, line, model, left_out);
+    if (ftell(model) > 0 && *layers)
+        fprintf(model, ", \"num_hidden_layers\": %s", layers);
     bb_close_text(line, &text);
     bb_close_text(model, &keys);
     bb_close_text(left_out, &dropped);

@@ -1,4 +1,5 @@
 """Names of options and programs of other tools are answered with busbar's name, and each answer is a valid command."""
+import json
 import re
 
 import pytest
@@ -92,7 +93,8 @@ def test_the_shape_of_a_model_in_a_command_line_becomes_a_file(busbar, tmp_path)
     assert line == "plan transformer --layers 40 --ranks 8 --model config.json"
     (tmp_path / "config.json").write_text(model)
     parameters = 40 * (2 * 5120 * (5120 + 1024) + 3 * 5120 * 13824 + 2 * 5120) + 2 * 32000 * 5120 + 5120
-    assert f"{parameters:,} parameters" in busbar.run(*line.split(), cwd=tmp_path, emulated=False).stdout
+    run = busbar.run(*line.split(), cwd=tmp_path, emulated=False)
+    assert f"{parameters:,} parameters" in run.stdout and "num_hidden_layers" not in run.stderr and json.loads(model)["num_hidden_layers"] == 40
 
 
 @pytest.mark.parametrize("command,typed,line,left_out", [

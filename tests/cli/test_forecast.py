@@ -504,6 +504,15 @@ def test_advice_names_the_fastest_recomputation_for_equal_load(busbar):
     assert slow["memory"]["fits"] and quick["memory"]["fits"] and quick["step_us"] < slow["step_us"]
 
 
+@pytest.mark.parametrize("layout, overlap", [("mixtral_8x7b --ep 8", True), ("llama3_8b --tp 8", False)])
+def test_full_explains_exposed_times_of_groups_that_overlap(busbar, layout, overlap):
+    args = f"--model {layout} --layers 8 --ranks 8 --dp-sync distributed --seq-length 2048 --cluster h100-sxm-ib"
+    slowest = plan(busbar, args)["predicted"]
+    sums = sum(group["exposed_us"] for group in slowest["groups"]), slowest["breakdown"]["exposed_us"]
+    text = busbar.run("plan", "transformer", *args.split(), "--full", emulated=False).stdout
+    assert (sums[0] > sums[1] + 1) == overlap == ("exposed times have a larger sum than the rank's, because groups wait at the same time" in text)
+
+
 def test_gpu_hours_are_a_column_and_lost_time_has_plain_numbers(busbar, tmp_path):
     args = "plan transformer --model llama3_8b --layers 2 --seq-length 1024 --cluster h100-sxm-ib --tokens 1T --mtbf-node 1500d --checkpoint 40s --restart 10m --spares 4"
     for ranks in (8, 16):

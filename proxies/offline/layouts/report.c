@@ -289,10 +289,11 @@ static void print_load(const struct bb_layouts *found, int top, FILE *out)
     for (int i = 0; i < found->n && i < top; i++)
         depends |= depends_on_load(found, &found->rows[i]);
     if (depends)
-        print_list(found, top,
-                   "# the memory is for experts with equal load; in training their load is unequal, which adds memory in "
-                   "each layer (in only one layer with --recompute selective --recompute-modules layernorm,moe)",
-                   depends_on_load, out);
+        print_list(
+            found, top,
+            "# the memory is for experts with equal load; in training their load is unequal, which adds memory in "
+            "each layer (in only one layer with --recompute selective --recompute-modules layernorm,moe)",
+            depends_on_load, out);
     else if (found->assumes_equal_load)
         fputs("# in all these layouts, unequal load of the experts adds memory for at most one layer\n", out);
 }

@@ -153,6 +153,7 @@ static void print_ranks(const struct bb_plan *plan, const struct bb_prediction *
 static void print_groups(const struct bb_plan *plan, const struct bb_prediction *p, struct bb_line *line)
 {
     const struct bb_predicted_rank *slowest = &p->classes[p->slowest];
+    int64_t exposed_ns = 0;
 
     line->start = "  ";
     bb_line_heading(line, group_fields, false);
@@ -163,11 +164,15 @@ static void print_groups(const struct bb_plan *plan, const struct bb_prediction 
 
         if (row.of.bytes == 0)
             continue;
+        exposed_ns += row.of.exposed_ns;
         bb_line_row(line, group_fields, &row);
         if (row.algorithm)
             fprintf(line->out, "  %s: %s %s", row.collective, row.algorithm, row.protocol);
         bb_line_end(line);
     }
+    if (exposed_ns > slowest->all.exposed_ns)
+        fputs("  the groups' exposed times have a larger sum than the rank's, because groups wait at the same time\n",
+              line->out);
 }
 
 void bb_prediction_print(const struct bb_plan *plan, const struct bb_prediction *p, FILE *out)

@@ -4,6 +4,7 @@
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/outfile.h"
 #include "bootstrap/base/units.h"
+#include "bootstrap/cli/foreign_line.h"
 #include "bootstrap/cli/size_list.h"
 
 #include <limits.h>
@@ -359,9 +360,7 @@ static const struct bb_foreign_name *find_row(const struct bb_opts *set, const c
     return row || length == 1 ? row : first;
 }
 
-/* Returns the row of an option of another tool; NULL: none. Sections of configuration files, such as "parallelism." of
- * "parallelism.tensor_parallel_degree", may precede the name. */
-static const struct bb_foreign_name *find_foreign(const struct bb_opts *set, const char *name, size_t length)
+const struct bb_foreign_name *bb_opts_find_foreign(const struct bb_opts *set, const char *name, size_t length)
 {
     const char *key = memrchr(name, '.', length);
     const struct bb_foreign_name *row = find_row(set, name, length);
@@ -369,10 +368,7 @@ static const struct bb_foreign_name *find_foreign(const struct bb_opts *set, con
     return row || !key ? row : find_row(set, key + 1, length - (size_t)(key + 1 - name));
 }
 
-/* Returns busbar's words for an option of another tool, owned by the caller; NULL: none, or its value is not valid.
- *   row    in: the row of the option; out: the row of busbar's option if this command does not have it
- *   value  NULL: none */
-static char *translate_option(const struct bb_opts *set, const struct bb_foreign_name **row, const char *value)
+char *bb_opts_translate(const struct bb_opts *set, const struct bb_foreign_name **row, const char *value)
 {
     const struct bb_foreign_name *r = *row, *other;
     const struct bb_opt *opt = NULL;
@@ -403,8 +399,8 @@ static char *translate_option(const struct bb_opts *set, const struct bb_foreign
 static int reject_foreign_option(const struct bb_opts *set, const char *typed, const char *name, size_t length,
                                  const char *value)
 {
-    const struct bb_foreign_name *row = find_foreign(set, name, length);
-    char *ours = row ? translate_option(set, &row, value) : NULL;
+    const struct bb_foreign_name *row = bb_opts_find_foreign(set, name, length);
+    char *ours = row ? bb_opts_translate(set, &row, value) : NULL;
     const int rc = ours  ? bb_err(BB_EUSAGE, "%s is %s here; try: %s", typed, row->ours, ours)
                    : row ? reject_foreign(row, typed)
                          : 0;
@@ -581,116 +577,6 @@ static int scan_arguments(const struct bb_opts *set, void *cfg, int argc, char *
     return rc;
 }
 
-/* ---- command lines of other tools ---- */
-
-/* Returns the row of an option of another tool, NULL for other words. value: out: its value, NULL if none. */
-static const struct bb_foreign_name *foreign_option(const struct bb_opts *set, char **word, const char **value)
-{
-    const char *name = *word + 2;
-    const size_t length = bb_begins_with(*word, "--") ? strcspn(name, "=") : 0;
-    size_t at;
-
-    *value = length && name[length] ? name + length + 1 : length && word[1] && word[1][0] != '-' ? word[1] : NULL;
-    return length && !bb_opts_find(set, 0, name, length, &at) ? find_foreign(set, name, length) : NULL;
-}
-
-/* Returns the value of an option of busbar or of another tool with the same meaning; "": not given. */
-static const char *value_of(const struct bb_opts *set, char **argv, const char *ours)
-{
-    const size_t length = strlen(ours);
-
-    for (char **word = argv + 1; *word; word++) {
-        const char *value;
-        const struct bb_foreign_name *row = foreign_option(set, word, &value);
-
-        if (value && (row ? row->ours && strcmp(row->ours, ours) == 0
-                          : bb_begins_with(*word, ours) && strchr("=", (*word)[length])))
-            return value;
-    }
-    return "";
-}
-
-/* Returns the chunks of a pipeline stage, from the layers of a chunk; 0: unknown. */
-static int count_chunks(const struct bb_opts *set, char **argv, const char *value)
-{
-    const char *model = value_of(set, argv, "--model");
-    const int pp = atoi(value_of(set, argv, "--pp")), given = atoi(value_of(set, argv, "--layers"));
-    const int layers = given || !*model || !set->layers_of ? given : set->layers_of(model);
-    const int chunk = atoi(value ? value : "");
-
-    return pp > 0 && chunk > 0 && layers % (pp * chunk) == 0 ? layers / (pp * chunk) : 0;
-}
-
-static bool is_chunk(const struct bb_foreign_name *row)
-{
-    return row && row->values && strcmp(row->values, "layers") == 0;
-}
-
-/* Appends a word of the command line to the translated line, or an option of another tool without counterpart to `model`
- * (as JSON) or `left_out`. A word after such an option is its value ("--bf16 True"), unless the name of the step is still to come.
- * Returns the number of words. */
-static int translate_word(const struct bb_opts *set, char **argv, char **word, FILE *line, FILE *model, FILE *left_out)
-{
-    const char *value;
-    const struct bb_foreign_name *row = foreign_option(set, word, &value);
-    const bool is_flag = row && row->ours && strcmp(row->ours, row->text) == 0;
-    const bool takes_next = row && value && value == word[1] && (!is_flag || argv[1][0] != '-');
-    const int chunks = is_chunk(row) ? count_chunks(set, argv, value) : 0;
-    char *ours = !row     ? bb_format("%s", *word)
-                 : chunks ? bb_format("--vpp %d", chunks)
-                          : translate_option(set, &row, value);
-
-    if (ours && (!row || ours[0] == '-'))
-        fprintf(line, " %s", ours);
-    else if (row && !row->ours && row->values && value)
-        fprintf(model, ", \"%s\": %s", row->values, value);
-    else
-        fprintf(left_out, " %.*s", (int)strcspn(*word, "="), *word);
-    free(ours);
-    return takes_next ? 2 : 1;
-}
-
-/* Rejects a command line with two or more options of other tools, or with the layers of a chunk, and prints it in the
- * options of busbar. */
-static int reject_foreign_line(const struct bb_opts *set, char **argv)
-{
-    const char *value, *layers = value_of(set, argv, "--layers");
-    bool names_model;
-    int n = 0, rc;
-    char *text, *keys, *dropped;
-    size_t size;
-    FILE *line, *model, *left_out;
-
-    for (char **word = argv + 1; *word; word++) {
-        const struct bb_foreign_name *row = foreign_option(set, word, &value);
-
-        n += row ? 1 + (is_chunk(row) && count_chunks(set, argv, value) > 0) : 0;
-    }
-    if (n < 2)
-        return 0;
-    line = bb_open_text(&text, &size);
-    model = bb_open_text(&keys, &size);
-    left_out = bb_open_text(&dropped, &size);
-    for (char **word = argv + 1; *word;)
-        word += translate_word(set, argv, word, line, model, left_out);
-    if (ftell(model) > 0 && *layers)
-        fprintf(model, ", \"num_hidden_layers\": %s", layers);
-    bb_close_text(line, &text);
-    bb_close_text(model, &keys);
-    bb_close_text(left_out, &dropped);
-    names_model = *keys && !*value_of(set, argv, "--model");
-    rc = bb_err(
-        BB_EUSAGE, "options of another tool; try: busbar %s%s%s%s%s%s%s%s", argv[0], text,
-        names_model ? " --model config.json" : "",
-        *keys ? "; the model is a file (config.json): {\"model_type\": \"llama\"" : "", keys, *keys ? "}" : "",
-        *dropped ? "; left out, because they have no counterpart, do not change the step, or the model has them:" : "",
-        dropped);
-    free(text);
-    free(keys);
-    free(dropped);
-    return rc;
-}
-
 static int parse_arguments(const struct bb_opts *set, void *cfg, int argc, char **argv,
                            struct bb_positionals *positionals)
 {
@@ -704,7 +590,7 @@ static int parse_arguments(const struct bb_opts *set, void *cfg, int argc, char 
     if (rc == 0 && set->foreign) {
         BB_NEW(words, argc + 1); /* ends with NULL */
         memcpy(words, argv, sizeof(*words) * (size_t)argc);
-        rc = reject_foreign_line(set, words);
+        rc = bb_opts_reject_foreign_line(set, words);
         free(words);
     }
     rc = rc ? rc : scan_arguments(set, cfg, argc, argv, NULL);

@@ -1,6 +1,7 @@
 """Names of options and programs of other tools are answered with busbar's name, and each answer is a valid command."""
 import json
 import re
+import shlex
 
 import pytest
 from conftest import ROOT
@@ -71,44 +72,144 @@ MEGATRON = """--model llama3_70b --world-size 64 --tensor-model-parallel-size 8 
     --seq-length 8192 --sequence-parallel --recompute-granularity selective --lora --cluster h100-sxm-ib"""
 
 
-def test_a_command_line_of_megatron_is_translated_at_once(busbar, tmp_path):
+def translated(busbar, *words):
+    """The proposed command and the notes below it: lists of (head, text)."""
+    done = busbar.run(*words, emulated=False)
+    first, *notes = done.stderr.splitlines()
+    assert done.returncode == 2 and done.stdout == ""
+    return re.fullmatch("busbar: options of another tool; try: busbar (.*)", first)[1], [tuple(note.strip().split(": ", 1)) for note in notes]
+
+
+NO_OVERLAP = ("added", "--no-overlap: Megatron-LM overlaps reductions of gradients only with --overlap-grad-reduce")
+
+
+def test_a_command_line_of_megatron_is_translated_at_once(busbar):
     """Llama 3 70B has 80 layers: 20 in a stage, so 5 in each of 4 chunks. What is proposed works when typed."""
-    done = busbar.run("plan", "transformer", *MEGATRON.split(), emulated=False)
-    line, left_out = re.fullmatch(r"busbar: options of another tool; try: busbar (.*); left out, because they have no counterpart, do not "
-                                  r"change the step, or the model has them: (.*)\n", done.stderr).groups()
+    line, notes = translated(busbar, "plan", "transformer", *MEGATRON.split())
     assert line == ("plan transformer --model llama3_70b --ranks 64 --tp 8 --pp 4 --vpp 4 --dtype bfloat16 --dp-sync distributed --global-batch-size 128 "
-                    "--micro-batch-size 1 --seq-length 8192 --sequence-parallel --recompute selective --lora-rank 16 --cluster h100-sxm-ib")
-    assert left_out == "--swiglu --group-query-attention --lr --train-samples" and done.returncode == 2
+                    "--micro-batch-size 1 --seq-length 8192 --sequence-parallel --recompute selective --lora-rank 16 --cluster h100-sxm-ib "
+                    "--no-overlap --software megatron")
+    assert notes == [("left out", "--swiglu --group-query-attention: the model file contains it"),
+                     ("left out", "--lr --train-samples: it does not change the communication of a step"), NO_OVERLAP]
     assert busbar.run(*line.split(), "--quiet", emulated=False).returncode == 0
-    chunk = busbar.run("plan", "transformer", *"--model llama3_70b --ranks 64 --pp 4 --num-layers-per-virtual-pipeline-stage 5".split(), emulated=False)
-    assert chunk.stderr == "busbar: options of another tool; try: busbar plan transformer --model llama3_70b --ranks 64 --pp 4 --vpp 4\n"
+    assert translated(busbar, "plan", "transformer", *"--model llama3_70b --ranks 64 --pp 4 --num-layers-per-virtual-pipeline-stage 5".split()) == (
+        "plan transformer --model llama3_70b --ranks 64 --pp 4 --vpp 4", [])
+
+
+@pytest.mark.parametrize("typed", ["--overlap-grad-reduce", "--overlap-grad-reduce --overlap-param-gather", "--use-megatron-fsdp"])
+def test_megatron_overlaps_gradients_only_with_its_option(busbar, typed):
+    line, notes = translated(busbar, "plan", "transformer", *MEGATRON.split(), *typed.split())
+    assert "--no-overlap" not in line and "--software" not in line and NO_OVERLAP not in notes
 
 
 def test_the_shape_of_a_model_in_a_command_line_becomes_a_file(busbar, tmp_path):
     """What is proposed works when typed. 40 layers of 2 x 5120 x (5120 + 1024) + 3 x 5120 x 13824 and two norms, and two tables of 32,000 rows."""
     typed = "--num-layers 40 --hidden-size 5120 --num-attention-heads 40 --ffn-hidden-size=13824 --num-query-groups 8 --swiglu --vocab-size 32000 --ranks 8"
-    done = busbar.run("plan", "transformer", *typed.split(), emulated=False)
-    line, model = re.fullmatch(r"busbar: options of another tool; try: busbar (.*); the model is a file \(config.json\): (.*); left out, because they have "
-                               r"no counterpart, do not change the step, or the model has them: --swiglu\n", done.stderr).groups()
+    line, notes = translated(busbar, "plan", "transformer", *typed.split())
     assert line == "plan transformer --layers 40 --ranks 8 --model config.json"
-    (tmp_path / "config.json").write_text(model)
+    assert [head for head, _ in notes] == ["the model is a file, config.json", "left out"] and notes[1][1] == "--swiglu: the model file contains it"
+    (tmp_path / "config.json").write_text(notes[0][1])
     parameters = 40 * (2 * 5120 * (5120 + 1024) + 3 * 5120 * 13824 + 2 * 5120) + 2 * 32000 * 5120 + 5120
     run = busbar.run(*line.split(), cwd=tmp_path, emulated=False)
-    assert f"{parameters:,} parameters" in run.stdout and "num_hidden_layers" not in run.stderr and json.loads(model)["num_hidden_layers"] == 40
+    assert f"{parameters:,} parameters" in run.stdout and "num_hidden_layers" not in run.stderr and json.loads(notes[0][1])["num_hidden_layers"] == 40
 
 
-@pytest.mark.parametrize("command,typed,line,left_out", [
+@pytest.mark.parametrize("command,typed,line,note", [
     ("plan", "transformer --model llama3_8b --world-size 8 --fp8-format hybrid", "transformer --model llama3_8b --ranks 8 --fp8", None),
     ("plan", "transformer --model llama3_8b --world-size 8 --fp8-format e4m3 --fp8-recipe mxfp8 --cluster b200-sxm-ib",
      "transformer --model llama3_8b --ranks 8 --fp8 --gemm-precision mxfp8 --cluster b200-sxm-ib", None),
     ("plan", "transformer --model llama3_8b --bf16 True --gpus 8", "transformer --model llama3_8b --dtype bfloat16 --ranks 8", None),
+    ("plan", "transformer --model llama3_8b --bf16 False --gpus 8", "transformer --model llama3_8b --ranks 8", ("left out", "--bf16: it is switched off")),
     ("plan", "--bf16 transformer --model llama3_8b --gpus 8", "--dtype bfloat16 transformer --model llama3_8b --ranks 8", None),
-    ("proxy", "transformer --model llama3_8b --world-size 8 --tp-size 2", "transformer --model llama3_8b --tp 2", "--world-size")])
-def test_a_translated_line_has_only_options_of_the_command(busbar, command, typed, line, left_out):
+    ("proxy", "transformer --model llama3_8b --world-size 8 --tp-size 2", "transformer --model llama3_8b --tp 2",
+     ("by hand", "--world-size is mpirun -n here (for example mpirun -n 8 busbar proxy ...)"))])
+def test_a_translated_line_has_only_options_of_the_command(busbar, command, typed, line, note):
     """The values of switches of other tools are not words of the line, and mpirun sets the ranks of a proxy."""
-    done = busbar.run(command, *typed.split(), emulated=False)
-    note = f"; left out, because they have no counterpart, do not change the step, or the model has them: {left_out}" if left_out else ""
-    assert done.returncode == 2 and done.stderr == f"busbar: options of another tool; try: busbar {command} {line}{note}\n"
+    assert translated(busbar, command, *typed.split()) == (f"{command} {line}", [note] if note else [])
+
+
+SHARDS = "--world-size 64 --parallelism.tensor_parallel_degree 8"
+STATES = "--use-precision-aware-optimizer has 4 bytes per state; states of 16 bits: --optimizer adam-bf16"
+
+
+@pytest.mark.parametrize("typed,line,notes", [
+    ("--bf16 --pipeline-model-parallel-layout=Et*8|t*24L", "--dtype bfloat16 --pipeline-layout 'Et*8|t*24L'", []),
+    ("--bf16 --fsdp full_shard", "--dtype bfloat16 --dp-sync zero3", []), ("--bf16 --fsdp", "--dtype bfloat16 --dp-sync zero3", []),
+    (f"{SHARDS} --parallelism.data_parallel_shard_degree 4 --parallelism.data_parallel_replicate_degree 2",
+     "--ranks 64 --tp 8 --dp-sync hsdp --dp 8 --shard-size 4", []),
+    (f"{SHARDS} --parallelism.data_parallel_shard_degree -1 --parallelism.data_parallel_replicate_degree 2",
+     "--ranks 64 --tp 8 --dp-sync hsdp --dp 8 --shard-size 4", []),
+    (f"{SHARDS} --parallelism.data_parallel_shard_degree -1", "--ranks 64 --tp 8 --dp-sync zero3", []),
+    (f"{SHARDS} --parallelism.data_parallel_shard_degree 1 --parallelism.data_parallel_replicate_degree 8", "--ranks 64 --tp 8 --dp 8", []),
+    (f"{SHARDS} --parallelism.enable_async_tensor_parallel", "--ranks 64 --tp 8 --tp-comm-overlap --sequence-parallel", []),
+    ("--bf16 --data-path a b c --hierarchical-context-parallel-sizes 2 8", "--dtype bfloat16",
+     [("left out", "--data-path: a step reads no data set"), ("left out", "--hierarchical-context-parallel-sizes: it is not modelled")]),
+    ("--nnodes 8 --nproc_per_node 4", "--ranks 32 --gpus-per-node 4", []),
+    ("--num_gpus 4 --num_nodes 2", "--ranks 8", []), ("--world-size 64 --nnodes 8", "--ranks 64", []), ("--bf16 --ddp-bucket-size 40000000", "--dtype bfloat16 --bucket-mb 152.6", []),
+    ("--bf16 --compile.enable --tp-size 2 --fp8-param-gather", "--dtype bfloat16 --tp 2", [("not known", "--compile.enable --fp8-param-gather")]),
+    ("--bf16 --moe-token-dispatcher-type flex", "--dtype bfloat16",
+     [("by hand", "--moe-token-dispatcher-type is --moe-dispatch dedup --moe-node-limit N (nodes per token) here")]),
+    ("--expert-model-parallel-size 64 --moe-token-dispatcher-type flex --moe-router-group-topk 4", "--ep 64 --moe-dispatch dedup --moe-node-limit 4",
+     [("left out", "--moe-router-group-topk: the limit of nodes per token is --moe-node-limit with --moe-dispatch dedup")]),
+    ("--bf16 --exp-avg-dtype fp32 --exp-avg-sq-dtype fp32", "--dtype bfloat16", [("left out", f"--exp-avg-dtype --exp-avg-sq-dtype: {STATES}")]),
+    ("--enable-cuda-graph --external-cuda-graph --bf16", "--graph --dtype bfloat16", []),
+    ("--use-distributed-optimizer --overlap-grad-reduce --use-megatron-fsdp", "--dp-sync zero3",
+     [("left out", "--overlap-grad-reduce: gradients are reduced during the backward pass unless --no-overlap is given")]),
+    ("--recompute-granularity full --recompute-method uniform --recompute-num-layers 4", "--recompute full",
+     [("left out", "--recompute-method: --recompute full alone is method uniform"),
+      ("left out", "--recompute-num-layers: method uniform recomputes all layers, in units of this number")]),
+    ("--recompute-granularity full --recompute-method block --recompute-num-layers 4", "--recompute full --recompute-num-layers 4",
+     [("left out", "--recompute-method: --recompute full recomputes all layers (method uniform), with --recompute-num-layers N the first N of each chunk "
+                   "(method block)")]),
+    ("--recompute full --recompute-method uniform --recompute-num-layers 4", "--recompute full",
+     [("left out", "--recompute-method: --recompute full alone is method uniform"),
+      ("left out", "--recompute-num-layers: method uniform recomputes all layers, in units of this number")])])
+def test_each_option_of_a_line_is_translated_or_has_its_reason(busbar, typed, line, notes):
+    assert translated(busbar, "plan", "transformer", *typed.split()) == (f"plan transformer {line}", notes)
+
+
+SCRIPTS = {  # options of public launch scripts; the checkpoint and data options are a selection
+    "Megatron GPT-3 175B": """--num-layers 96 --hidden-size 12288 --num-attention-heads 96 --seq-length 2048 --max-position-embeddings 2048
+        --attention-backend auto --micro-batch-size 1 --global-batch-size 1536 --rampup-batch-size 16 16 5859375 --train-iters 500000 --weight-decay 0.1
+        --adam-beta1 0.9 --adam-beta2 0.95 --init-method-std 0.006 --clip-grad 1.0 --fp16 --lr 6.0e-5 --lr-decay-style cosine --min-lr 6.0e-6
+        --lr-warmup-fraction .001 --lr-decay-iters 430000 --tensor-model-parallel-size 8 --pipeline-model-parallel-size 16 --data-path a b
+        --vocab-file v.json --merge-file m.txt --split 949,50,1 --log-interval 100 --save-interval 10000 --eval-interval 1000 --save c --load c
+        --eval-iters 10 --tensorboard-dir t --world-size 1024""",
+    "Megatron DeepSeek-V3": """--model deepseek_v3 --nnodes 128 --nproc-per-node 8 --distributed-timeout-minutes 60 --tensor-model-parallel-size 1
+        --pipeline-model-parallel-size 8 --expert-model-parallel-size 64 --expert-tensor-parallel-size 1 --context-parallel-size 1
+        --pipeline-model-parallel-layout Et*3|(tt|)*29m|L --mtp-num-layers 1 --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather --use-mcore-models
+        --sequence-parallel --use-flash-attn --micro-batch-size 1 --global-batch-size 8192 --train-samples 585937500 --transformer-impl transformer_engine
+        --seq-length 4096 --tokenizer-type HuggingFaceTokenizer --data-cache-path c --swiglu --untie-embeddings-and-output-weights --multi-latent-attention
+        --q-lora-rank 1536 --kv-lora-rank 512 --moe-layer-freq ([0]*3+[1]*58) --moe-router-num-groups 8 --moe-router-group-topk 4
+        --moe-token-dispatcher-type flex --moe-flex-dispatcher-backend deepep --moe-grouped-gemm --moe-router-load-balancing-type seq_aux_loss
+        --bf16 --use-precision-aware-optimizer --main-grads-dtype fp32 --main-params-dtype fp32 --exp-avg-dtype bf16 --exp-avg-sq-dtype bf16
+        --recompute-granularity selective --recompute-modules mla_up_proj moe_act""",
+    "torchtitan Llama 3 70B": """--model llama3_70b --nproc_per_node=8 --nnodes=32 --training.local_batch_size 8 --training.seq_len 8192 --training.steps 1000
+        --parallelism.data_parallel_replicate_degree 1 --parallelism.data_parallel_shard_degree -1 --parallelism.tensor_parallel_degree 8
+        --parallelism.enable_async_tensor_parallel --parallelism.pipeline_parallel_degree 1 --activation_checkpoint.mode full --compile.enable
+        --optimizer.lr 1.5e-4 --training.dataset c4 --checkpoint.interval 500""",
+    "accelerate FSDP": """--model llama3_8b --num_processes 16 --num_machines 2 --mixed_precision bf16 --use_fsdp --fsdp_sharding_strategy FULL_SHARD
+        --fsdp_state_dict_type SHARDED_STATE_DICT --per_device_train_batch_size 1 --gradient_accumulation_steps 4 --gradient_checkpointing True
+        --num_train_epochs 3 --learning_rate 2e-5 --max_seq_length 4096 --logging_steps 5 --optim adamw_torch --output_dir out""",
+    "DeepSpeed": """--model llama3_8b --num_gpus 8 --num_nodes 2 --master_port 29500 --hostfile h --deepspeed --deepspeed_config ds.json --zero_stage 3
+        --per_device_train_batch_size 4 --gradient_accumulation_steps 2 --bf16 --offload_optimizer --gradient_checkpointing --max_seq_len 4096""",
+}
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_launch_scripts_become_a_command_that_runs(busbar, tmp_path, script):
+    """Each option of the script is in the command, or in one note with its reason."""
+    words = SCRIPTS[script].split()
+    line, notes = translated(busbar, "plan", "transformer", *words)
+    if notes[0][0] == "the model is a file, config.json":
+        (tmp_path / "config.json").write_text(notes.pop(0)[1])
+    done = busbar.run(*shlex.split(line), emulated=False, cwd=tmp_path)
+    assert done.returncode == 0 and "parameters" in done.stdout, (line, done.stderr)
+    options = re.findall(r" (--[\w-]+)", line)
+    assert len(set(options)) == len(options), line
+    noted = [name for head, text in notes for name in re.match(r"((?:--\S+ ?)*)", text)[1].replace(":", "").split() if head != "added"]
+    assert len(noted) <= len(set(noted)) + 2 and {head for head, _ in notes} <= {"left out", "by hand", "not known", "added"}, notes
+    assert len(notes) <= 12
 
 
 @pytest.mark.parametrize("name", """vocab-file merge-file transformer-impl rampup-batch-size use-mcore-models no-load-optim max-position-embeddings save
@@ -149,7 +250,7 @@ def test_names_of_training_frameworks_keep_their_values(busbar, typed, answer):
     ("--steps 1000", "is --steps (proxy) or --tokens N (plan) here (for example --tokens 15T)"), ("--memory 40G", "is --gpu-memory here"),
     ("--batch-size 64", "is --micro-batch-size (per GPU, as in PyTorch) or --global-batch-size here"), ("--epochs 2", "; scaling has it, plan transformer has --tokens"),
     ("--format json", "--format=json is --json FILE (-: stdout) here (for example --json -)"),
-    ("--fsdp", "is --dp-sync zero3 (data_parallel: --sync zero3) here"), ("--ddp", "DDP is the default"), ("--dp-sync ddp", "did you mean 'all_reduce'?"),
+    ("--fsdp", "is --dp-sync here (for example --dp-sync zero3)"), ("--ddp", "DDP is the default"), ("--dp-sync ddp", "did you mean 'all_reduce'?"),
     ("--model gpt2", "did you mean 'gpt2_small'?"), ("--cluster a100", "did you mean 'a100-sxm-ib'?")])
 def test_names_of_another_meaning_have_no_number_of_the_user(busbar, typed, answer):
     assert answer in refusal(busbar, "transformer", *(() if "--model" in typed else ("--model", "gpt2_small")), *typed.split())
@@ -241,7 +342,7 @@ def test_what_is_printed_can_be_typed_until_the_command_runs(busbar, typed):
         done = busbar.run(*words, emulated=False)
         if done.returncode == 0:
             return
-        assert done.returncode == 2 and done.stderr.count("\n") == 1
+        assert done.returncode == 2 and all(line.startswith("  ") for line in done.stderr.splitlines()[1:])
         if command := re.search(r"try: busbar (.+)", done.stderr):
             assert busbar.run(*command[1].split(), emulated=False).returncode == 0, done.stderr
             return

@@ -1,0 +1,536 @@
+/* foreign_line.c - translates command lines with options of other tools (see foreign_line.h). */
+#include "bootstrap/cli/foreign_line.h"
+
+#include "bootstrap/base/alloc.h"
+#include "bootstrap/base/err.h"
+#include "bootstrap/base/units.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* An option with its values, or a positional argument. */
+struct item {
+    const char *typed, *name; /* name: without dashes and without sections of configuration files; "": positional */
+    size_t length;            /* characters of the name, without "=VALUE" */
+    const char *value;        /* the first one; NULL: none */
+    char **words;             /* arguments of the command line, with the values */
+    int n_words;
+    const struct bb_opt *opt;          /* busbar's; NULL: not an option of busbar */
+    const struct bb_foreign_name *row; /* of another tool; NULL: none */
+};
+
+/* Precedence of two values of one option in the translated line. */
+enum rank { COMPANION, TRANSLATED, OWN };
+
+struct fragment {
+    char *option, *text; /* "--tp", "--tp 8"; option "": positional, or may be repeated */
+    enum rank rank;
+};
+
+/* Options that are not in the translated line, with the reason. */
+struct note {
+    const char *head; /* "left out" */
+    char *names, *reason;
+};
+
+struct line {
+    const struct bb_opts *set;
+    struct item *items;
+    struct fragment *fragments;
+    struct note *notes;
+    size_t n_items, n_fragments, n_notes;
+};
+
+/* ---- reading ---- */
+
+static bool is_value(const char *word)
+{
+    return word && (word[0] != '-' || isdigit((unsigned char)word[1]) || word[1] == '.');
+}
+
+/* Whether a row has one meaning, with or without a value: "--bf16", "--bf16 True". */
+static bool is_switch(const struct bb_foreign_name *row)
+{
+    const size_t length = row && row->ours ? strcspn(row->ours, "(") : 0;
+
+    return length > 1 && strncmp(row->ours, row->text, strlen(row->text)) == 0 &&
+           (length == strlen(row->text) || length == strlen(row->text) + 1);
+}
+
+/* Megatron-LM separates the values of a list by blanks: "--recompute-modules mla_up_proj moe_act". */
+static bool is_list(const struct item *item)
+{
+    return item->n_words > 1 && item->opt->arg && strcmp(item->opt->arg, "LIST") == 0;
+}
+
+/* Sets the value and the number of words. named: the line has its proxy or mode already, so that all words that follow an
+ * option of another tool are its values. */
+static void read_values(struct item *item, char **word, bool named)
+{
+    const char *equals = item->typed[1] == '-' ? strchr(item->typed, '=') : NULL;
+    const bool takes_one = item->opt ? item->opt->kind != BB_OPT_FLAG && !(item->typed[1] != '-' && item->typed[2])
+                                     : !named && item->row && !is_switch(item->row);
+
+    if (equals)
+        item->value = equals + 1;
+    else if (takes_one && word[1] && (item->opt || is_value(word[1])))
+        item->n_words = 2;
+    if (!equals && named && (!item->opt || is_list(item)))
+        while (is_value(word[item->n_words]))
+            item->n_words++;
+    if (!equals && item->n_words > 1)
+        item->value = word[1];
+}
+
+static struct item read_item(const struct bb_opts *set, char **word, bool named)
+{
+    struct item item = {.typed = *word, .name = "", .words = word, .n_words = 1};
+    const bool is_long = bb_begins_with(*word, "--") && (*word)[2],
+               is_short = !is_long && (*word)[0] == '-' && isalpha((unsigned char)(*word)[1]);
+    const char *section;
+    size_t at;
+
+    if (!is_long && !is_short)
+        return item;
+    item.name = *word + (is_long ? 2 : 1);
+    item.length = strcspn(item.name, "=");
+    item.opt = bb_opts_find(set, is_short ? item.name[0] : 0, item.name, item.length, &at);
+    item.row = item.opt ? NULL : bb_opts_find_foreign(set, item.name, item.length);
+    section = memrchr(item.name, '.', item.length);
+    if (section) {
+        item.length -= (size_t)(section + 1 - item.name);
+        item.name = section + 1;
+    }
+    read_values(&item, word, named);
+    return item;
+}
+
+static void read_line(struct line *l, char **argv)
+{
+    bool named = argv[1] && argv[1][0] != '-';
+
+    for (char **word = argv + 1; *word; word += l->items[l->n_items++].n_words) {
+        BB_GROW(l->items, l->n_items);
+        l->items[l->n_items] = read_item(l->set, word, named);
+        named |= !*l->items[l->n_items].name;
+    }
+}
+
+/* Returns the first item of one of the names, separated by blanks; NULL: none. */
+static const struct item *find_item(const struct line *l, const char *names)
+{
+    const struct bb_foreign_name name[] = {{.name = names}, {.name = NULL}};
+
+    for (size_t i = 0; i < l->n_items; i++)
+        if (l->items[i].length && bb_foreign_find(name, l->items[i].name, l->items[i].length))
+            return &l->items[i];
+    return NULL;
+}
+
+/* Returns the value of an option of busbar or of another tool with the same meaning; "": not given. */
+static const char *value_of(const struct line *l, const char *ours)
+{
+    for (size_t i = 0; i < l->n_items; i++) {
+        const struct item *item = &l->items[i];
+
+        if (item->value && (item->opt   ? strcmp(item->opt->name, ours + 2) == 0
+                            : item->row ? item->row->ours && strcmp(item->row->ours, ours) == 0 && !item->row->values
+                                        : false))
+            return item->value;
+    }
+    return "";
+}
+
+/* ---- writing ---- */
+
+static void add_fragment(struct line *l, char *option, char *text, enum rank rank)
+{
+    BB_GROW(l->fragments, l->n_fragments);
+    l->fragments[l->n_fragments++] = (struct fragment){option, text, rank};
+}
+
+/* Adds the options of a text: "--tp-comm-overlap --sequence-parallel". All but the first yield to options that are given.
+ * A remark in parentheses ends the text. */
+static void add_options(struct line *l, const char *text, enum rank rank)
+{
+    while (bb_begins_with(text, "--")) {
+        const char *next = strstr(text, " --"), *remark = strstr(text, " (");
+        const char *end = next && (!remark || next < remark) ? next : remark ? remark : text + strlen(text);
+
+        add_fragment(l, bb_format("%.*s", (int)strcspn(text, " "), text), bb_format("%.*s", (int)(end - text), text),
+                     rank);
+        rank = COMPANION;
+        text = end == next ? next + 1 : "";
+    }
+}
+
+/* Adds an item to the note with this head and reason. */
+static void add_note(struct line *l, const char *head, const struct item *item, const char *reason)
+{
+    const int length = item ? (int)strcspn(item->typed, "=") : 0;
+    char *names;
+    size_t i = 0;
+
+    while (i < l->n_notes && (strcmp(l->notes[i].head, head) != 0 || strcmp(l->notes[i].reason, reason) != 0))
+        i++;
+    if (i == l->n_notes) {
+        BB_GROW(l->notes, l->n_notes);
+        l->notes[l->n_notes++] = (struct note){head, bb_format("%s", ""), bb_format("%s", reason)};
+    }
+    names = l->notes[i].names;
+    l->notes[i].names = bb_format("%s %.*s", names, length, item ? item->typed : "");
+    free(names);
+}
+
+/* Returns the word, quoted for a shell if it has special characters, owned by the caller. */
+static char *quoted(const char *word)
+{
+    return word[strcspn(word, " \t|*?[]()<>&;$`\"'\\!#~{}")] ? bb_format("'%s'", word) : bb_format("%s", word);
+}
+
+/* ---- options that depend on others ---- */
+
+/* Returns the number of ranks; 0: unknown. */
+static int ranks_of(const struct line *l)
+{
+    const struct item *nodes = find_item(l, "nodes nnodes num-nodes hosts num-hosts num-machines");
+    const struct item *gpus = find_item(l, "num-gpus"); /* DeepSpeed: of each node */
+    const int n_nodes = nodes && nodes->value ? atoi(nodes->value) : 0, given = atoi(value_of(l, "--gpus-per-node"));
+    const int ranks = gpus && n_nodes > 0 ? 0 : atoi(value_of(l, "--ranks"));
+    const int per_node = gpus && gpus->value ? atoi(gpus->value) : given;
+
+    return ranks > 0 ? ranks : n_nodes * (per_node > 0 ? per_node : 8);
+}
+
+static int degree(const struct line *l, const char *ours)
+{
+    const int value = atoi(value_of(l, ours));
+
+    return value > 0 ? value : 1;
+}
+
+static bool translate_nodes(struct line *l, const struct item *item)
+{
+    const int ranks = ranks_of(l);
+    size_t at;
+
+    if (!item->value || ranks <= 0 || item->value[strspn(item->value, "0123456789")] ||
+        !bb_opts_find(l->set, 0, "ranks", 5, &at))
+        return false;
+    add_fragment(l, bb_format("--ranks"), bb_format("--ranks %d", ranks), COMPANION);
+    return true;
+}
+
+/* torchtitan: replicate degree (default 1) and shard degree (default -1: all other ranks) */
+static bool translate_shards(struct line *l, const struct item *item)
+{
+    const struct item *shards = find_item(l, "data-parallel-shard-degree"),
+                      *copies = find_item(l, "data-parallel-replicate-degree");
+    const int replicate = copies && copies->value ? atoi(copies->value) : 1, ranks = ranks_of(l);
+    const int rest =
+        ranks / (degree(l, "--tp") * degree(l, "--pp") * degree(l, "--cp") * (replicate > 0 ? replicate : 1));
+    int shard = shards && shards->value ? atoi(shards->value) : -1;
+    char *text;
+
+    if (item != (shards ? shards : copies))
+        return true;
+    if (shard == 1)
+        text = bb_format("--dp %d", replicate);
+    else if (replicate <= 1)
+        text = shard > 0 ? bb_format("--dp-sync zero3 --dp %d", shard) : bb_format("--dp-sync zero3");
+    else {
+        shard = shard > 0 ? shard : rest;
+        text = shard > 0 ? bb_format("--dp-sync hsdp --dp %d --shard-size %d", replicate * shard, shard)
+                         : bb_format("--dp-sync hsdp");
+    }
+    add_options(l, text, TRANSLATED);
+    free(text);
+    return true;
+}
+
+/* Returns the chunks of a pipeline stage, from the layers of a chunk; 0: unknown. */
+static int count_chunks(const struct line *l, const struct item *item)
+{
+    const char *model = value_of(l, "--model");
+    const int pp = atoi(value_of(l, "--pp")), given = atoi(value_of(l, "--layers"));
+    const int layers = given || !*model || !l->set->layers_of ? given : l->set->layers_of(model);
+    const int chunk = atoi(item->value ? item->value : "");
+
+    return pp > 0 && chunk > 0 && layers % (pp * chunk) == 0 ? layers / (pp * chunk) : 0;
+}
+
+static bool translate_chunks(struct line *l, const struct item *item)
+{
+    const int chunks = count_chunks(l, item);
+
+    if (chunks)
+        add_fragment(l, bb_format("--vpp"), bb_format("--vpp %d", chunks), TRANSLATED);
+    return chunks > 0;
+}
+
+static bool is_uniform(const struct line *l)
+{
+    const struct item *method = find_item(l, "recompute-method activations-checkpoint-method");
+
+    return method && method->value && strcasecmp(method->value, "uniform") == 0;
+}
+
+static bool translate_recompute_layers(struct line *l, const struct item *item)
+{
+    if (is_uniform(l))
+        add_note(l, "left out", item, "method uniform recomputes all layers, in units of this number");
+    return is_uniform(l);
+}
+
+static bool translate_recompute_method(struct line *l, const struct item *item)
+{
+    if (!is_uniform(l))
+        return false;
+    add_note(l, "left out", item, "--recompute full alone is method uniform");
+    return true;
+}
+
+/* DeepEP sends a token once to each node. Megatron-LM limits the nodes of a token by --moe-router-group-topk. */
+static bool translate_dispatcher(struct line *l, const struct item *item)
+{
+    const struct item *topk = find_item(l, "moe-router-group-topk");
+    const int nodes = (degree(l, "--ep") + 7) / 8, groups = topk && topk->value ? atoi(topk->value) : 0;
+
+    if (!item->value || strcasecmp(item->value, "flex") != 0 || *value_of(l, "--moe-node-limit"))
+        return false;
+    if (groups > 0)
+        add_fragment(l, bb_format("--moe-dispatch"),
+                     bb_format("--moe-dispatch dedup --moe-node-limit %d", groups < nodes ? groups : nodes),
+                     TRANSLATED);
+    else
+        add_note(l, "by hand", item, "is --moe-dispatch dedup --moe-node-limit N (nodes per token) here");
+    return true;
+}
+
+static const struct {
+    const char *names;
+    bool (*translate)(struct line *l, const struct item *item); /* returns false if the general rule applies */
+} rules[] = {
+    {"nodes nnodes num-nodes hosts num-hosts num-machines", translate_nodes},
+    {"num-gpus", translate_nodes},
+    {"data-parallel-shard-degree data-parallel-replicate-degree", translate_shards},
+    {"num-layers-per-virtual-pipeline-stage", translate_chunks},
+    {"recompute-num-layers activations-checkpoint-num-layers", translate_recompute_layers},
+    {"recompute-method activations-checkpoint-method", translate_recompute_method},
+    {"moe-token-dispatcher-type", translate_dispatcher},
+};
+
+static bool translate_by_rule(struct line *l, const struct item *item)
+{
+    for (size_t i = 0; i < sizeof(rules) / sizeof(*rules); i++) {
+        const struct bb_foreign_name name[] = {{.name = rules[i].names}, {.name = NULL}};
+
+        if (bb_foreign_find(name, item->name, item->length))
+            return rules[i].translate(l, item);
+    }
+    return false;
+}
+
+/* ---- the line ---- */
+
+static bool is_off(const char *value)
+{
+    return value && (strcasecmp(value, "false") == 0 || strcasecmp(value, "no") == 0 || strcasecmp(value, "off") == 0 ||
+                     strcasecmp(value, "none") == 0 || strcmp(value, "0") == 0);
+}
+
+/* Translates an option of another tool with a counterpart. */
+static void translate_option(struct line *l, const struct item *item)
+{
+    const struct bb_foreign_name *row = item->row;
+    const struct bb_opt *opt = NULL;
+    char *value = item->value ? bb_format("%.*s", (int)strcspn(item->value, " "), item->value) : NULL;
+    char *ours = bb_opts_translate(l->set, &row, value), *reason, *word;
+    const bool weak = ours && strcmp(ours, "--dp-sync distributed") == 0; /* any other mode replaces it */
+    size_t at;
+
+    if (bb_begins_with(row->ours, "--"))
+        opt = bb_opts_find(l->set, 0, row->ours + 2, strlen(row->ours + 2), &at);
+    if ((is_switch(row) || (opt && opt->kind == BB_OPT_FLAG)) && is_off(value)) {
+        add_note(l, "left out", item, "it is switched off");
+    } else if (ours && bb_begins_with(ours, "--")) {
+        add_options(l, ours, weak ? COMPANION : TRANSLATED);
+    } else if (!ours && (is_switch(row) || (opt && (opt->kind == BB_OPT_FLAG || (row->values && !value))))) {
+        add_options(l, row->text, TRANSLATED);
+    } else if (!ours && opt && opt->kind == BB_OPT_STRING && item->value) {
+        word = quoted(item->value);
+        add_fragment(l, bb_format("%s", row->ours), bb_format("%s %s", row->ours, word), TRANSLATED);
+        free(word);
+    } else {
+        reason = bb_format("is %s here (for example %s)", row->ours, row->text);
+        add_note(l, "by hand", item, reason);
+        free(reason);
+    }
+    free(ours);
+    free(value);
+}
+
+/* Adds an option of busbar or a positional argument as it is. */
+static void add_own(struct line *l, const struct item *item)
+{
+    const bool repeats = !item->opt || item->opt->kind == BB_OPT_TEXTS;
+    char *text = quoted(item->typed), *before, *word;
+
+    for (int i = 1; i < item->n_words; i++) {
+        before = text;
+        word = quoted(item->words[i]);
+        text = bb_format("%s%s%s", before, i == 1 ? " " : ",", word);
+        free(before);
+        free(word);
+    }
+    add_fragment(l, repeats ? bb_format("%s", "") : bb_format("--%s", item->opt->name), text, OWN);
+}
+
+/* Megatron-LM reduces gradients after the backward pass, unless it gets --overlap-grad-reduce. */
+static void add_overlap(struct line *l)
+{
+    static const char names[] = "tensor-model-parallel-size pipeline-model-parallel-size use-distributed-optimizer";
+    const struct item *megatron = find_item(l, names);
+    const bool forecast = *value_of(l, "--cluster") && !*value_of(l, "--software");
+    size_t at;
+
+    if (!megatron || !megatron->row || megatron->typed[0] != '-' || memchr(megatron->name, '_', megatron->length) ||
+        find_item(l, "overlap-grad-reduce overlap-param-gather no-overlap use-megatron-fsdp use-torch-fsdp2 dp-sync") ||
+        !bb_opts_find(l->set, 0, "no-overlap", 10, &at))
+        return;
+    add_options(l, forecast ? "--no-overlap --software megatron" : "--no-overlap", COMPANION);
+    add_note(l, "added", NULL,
+             "--no-overlap: Megatron-LM overlaps reductions of gradients only with --overlap-grad-reduce");
+}
+
+static void translate_line(struct line *l)
+{
+    for (size_t i = 0; i < l->n_items; i++) {
+        const struct item *item = &l->items[i];
+
+        if (item->length && translate_by_rule(l, item))
+            continue;
+        if (item->opt || !item->length)
+            add_own(l, item);
+        else if (!item->row)
+            add_note(l, "not known", item, "");
+        else if (item->row->ours)
+            translate_option(l, item);
+        else if (!item->row->values || !item->value || *value_of(l, "--model"))
+            add_note(l, "left out", item, item->row->text);
+    }
+    add_overlap(l);
+}
+
+/* Whether another value of the same option replaces this fragment. */
+static bool is_replaced(const struct line *l, size_t i)
+{
+    const struct fragment *f = &l->fragments[i];
+
+    for (size_t j = 0; j < l->n_fragments && *f->option; j++)
+        if (j != i && strcmp(l->fragments[j].option, f->option) == 0 &&
+            (l->fragments[j].rank > f->rank || (l->fragments[j].rank == f->rank && j > i)))
+            return true;
+    return false;
+}
+
+/* Writes the model's shape as keys of config.json. Without SwiGLU, Megatron-LM's MLP has two matrices, by default of 4
+ * times the hidden size. Returns false if the line has no such option. */
+static bool write_model(const struct line *l, FILE *out)
+{
+    const bool gated = find_item(l, "swiglu num-query-groups");
+    const char *layers = value_of(l, "--layers");
+    const struct item *hidden = find_item(l, "hidden-size");
+    bool any = false;
+
+    fprintf(out, "{\"model_type\": \"%s\"", gated ? "llama" : "gpt_neox");
+    for (size_t i = 0; i < l->n_items; i++) {
+        const struct item *item = &l->items[i];
+
+        if (item->row && !item->row->ours && item->row->values && item->value) {
+            fprintf(out, ", \"%s\": %s", item->row->values, item->value);
+            any = true;
+        }
+    }
+    if (*layers)
+        fprintf(out, ", \"num_hidden_layers\": %s", layers);
+    if (!gated && hidden && hidden->value && !find_item(l, "ffn-hidden-size"))
+        fprintf(out, ", \"intermediate_size\": %d", 4 * atoi(hidden->value));
+    if (!gated)
+        fprintf(out, ", \"use_parallel_residual\": false");
+    fprintf(out, "}");
+    return any;
+}
+
+/* Prints the notes, one line each, below the error line. */
+static void print_notes(const struct line *l)
+{
+    for (size_t i = 0; i < l->n_notes && !bb_err_is_mute(); i++) {
+        const struct note *n = &l->notes[i];
+        const bool needs_colon = n->names[1] && *n->reason && !bb_begins_with(n->reason, "is ");
+
+        fprintf(stderr, "  %s:%s%s%s%s\n", n->head, n->names[1] ? n->names : "", needs_colon ? ":" : "",
+                *n->reason ? " " : "", n->reason);
+    }
+}
+
+static int print_line(const struct line *l, const char *command)
+{
+    char *text, *model;
+    size_t size;
+    FILE *line = bb_open_text(&text, &size), *keys = bb_open_text(&model, &size);
+    const bool has_model = write_model(l, keys), names_model = has_model && !*value_of(l, "--model");
+    int rc;
+
+    for (size_t i = 0; i < l->n_fragments; i++)
+        if (!is_replaced(l, i))
+            fprintf(line, " %s", l->fragments[i].text);
+    bb_close_text(line, &text);
+    bb_close_text(keys, &model);
+    rc = bb_err(BB_EUSAGE, "options of another tool; try: busbar %s%s%s", command, text,
+                names_model ? " --model config.json" : "");
+    if (names_model && !bb_err_is_mute())
+        fprintf(stderr, "  the model is a file, config.json: %s\n", model);
+    print_notes(l);
+    free(text);
+    free(model);
+    return rc;
+}
+
+static void free_line(struct line *l)
+{
+    for (size_t i = 0; i < l->n_fragments; i++) {
+        free(l->fragments[i].option);
+        free(l->fragments[i].text);
+    }
+    for (size_t i = 0; i < l->n_notes; i++) {
+        free(l->notes[i].names);
+        free(l->notes[i].reason);
+    }
+    free(l->fragments);
+    free(l->notes);
+    free(l->items);
+}
+
+int bb_opts_reject_foreign_line(const struct bb_opts *set, char **argv)
+{
+    struct line l = {.set = set};
+    int n = 0, rc = 0;
+
+    read_line(&l, argv);
+    for (size_t i = 0; i < l.n_items; i++) {
+        const struct item *item = &l.items[i];
+        const bool is_chunk = item->row && item->row->values && strcmp(item->row->values, "layers") == 0;
+
+        n += item->row ? 1 + (is_chunk && count_chunks(&l, item) > 0) : 0;
+    }
+    n += is_uniform(&l) && find_item(&l, "recompute-num-layers");
+    if (n >= 2) {
+        translate_line(&l);
+        rc = print_line(&l, argv[0]);
+    }
+    free_line(&l);
+    return rc;
+}

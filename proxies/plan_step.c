@@ -465,7 +465,10 @@ void bb_plan_describe_step(const struct bb_plan_options *o, const struct bb_step
     f->lacks_tp_overlap = t->tp > 1 && t->sequence_parallel && !t->tp_overlap;
     f->lacks_moe_overlap = !t->moe_overlap && accepts_moe_overlap(t);
     bb_opts_each(o->option_set, o, add_perturbed, f);
-    if (o->forecast && bb_training_load_arch(config, &arch) == 0 && arch.streams > 0)
+    if (!o->forecast || bb_training_load_arch(config, &arch) != 0)
+        arch = (struct bb_arch){0};
+    f->mamba = arch.scan.heads > 0 && !arch.scan.delta;
+    if (arch.streams > 0)
         snprintf(f->perturbed + strlen(f->perturbed), sizeof(f->perturbed) - strlen(f->perturbed),
                  " hyper-connections");
     f->saves_nothing = t->recompute && strcmp(t->recompute, "selective") == 0 && !t->recompute_modules &&

@@ -32,6 +32,8 @@ ERRORS = FOLDER / "errors.json"
 CLUSTERS = pathlib.Path(__file__).parents[2] / "profiles/clusters"
 TABLE = pathlib.Path(__file__).parents[2] / "proxies/offline/plan/accuracy.def"
 EXPERTS = ("qwen3", "deepseek", "llama4", "gpt_oss", "kimi")
+MAMBA = ("nemotron3_nano", "nemotron3_super")
+LAYERS = {"dense": "DENSE", "many experts": "MANY_EXPERTS", "Mamba": "MAMBA"}  # in accuracy.def
 PENALTIES = pathlib.Path(__file__).parents[2] / "proxies/offline/layouts/penalty.def"
 SHARDED = ("WHOLE", "SHARDED_ON_NODE", "SHARDED_OVER_NODES")
 EXPERTS_OF_GPU = ("NO_EXPERTS", "FEW_EXPERTS", "MANY_EXPERTS_PER_GPU")
@@ -60,7 +62,8 @@ def kind(row):
     sharded = words.get("dp-sync") in ("zero3", "hsdp")
     software = words.get("software") or ("torch" if sharded or "lora-rank" in words else
                                          "megatron-plain" if "--no-overlap" in row["words"] else "megatron")
-    return (software, GENERATIONS[row["cluster"][0]], "many experts" if row["model"].startswith(EXPERTS) else "dense",
+    layers = "Mamba" if row["model"] in MAMBA else "many experts" if row["model"].startswith(EXPERTS) else "dense"
+    return (software, GENERATIONS[row["cluster"][0]], layers,
             bits(row), *["long context"] * (int(words.get("seq-length", 2048)) >= 32768), *["LoRA"] * ("lora-rank" in words))
 
 
@@ -116,10 +119,11 @@ def layout_errors(errors):
 
 def band_of(errors, of):
     """Returns the error that 80 % of further steps of a kind do not exceed, and the number of layouts that it comes from: those of the
-    kind, or of the software if they are fewer than 4; then the band is at least the largest error of the kind. A kind of fewer than 12
+    kind, or of the software (with Mamba layers: of those with it) if they are fewer than 4; then the band is at least the largest error of the kind. A kind of fewer than 12
     layouts has at least the band of its software, because the rates may have been chosen by these steps. Split conformal prediction: the
     ceil(0.8 (n + 1))-th smallest error of n layouts."""
-    own, software = (layout_errors([(row, error) for row, error in errors if kind(row)[:depth] == of[:depth]]) for depth in (None, 1))
+    alike = [(row, error) for row, error in errors if kind(row)[0] == of[0] and (kind(row)[2] == "Mamba") == (of[2] == "Mamba")]
+    own, software = layout_errors([(row, error) for row, error in alike if kind(row) == of]), layout_errors(alike)
     bands = [sorted(sizes)[min(len(sizes), math.ceil(0.8 * (len(sizes) + 1))) - 1] for sizes in (own, software) if sizes]
     if len(own) < 4:
         return max([bands[-1], *own]), len(software)
@@ -132,7 +136,7 @@ def table(errors):
     for of in sorted({kind(row) for row, _ in errors}):
         its = [error for row, error in errors if kind(row) == of]
         band, steps = band_of(errors, of)
-        flags = ", ".join((str(of[2] == "many experts").lower(), of[3].split()[0], str(len(of) > 4).lower()))
+        flags = ", ".join((LAYERS[of[2]], of[3].split()[0], str(len(of) > 4).lower()))
         lines.append(f'{{"{of[0]}", BB_{of[1].upper()}, {flags}, {len(its)}, {statistics.mean(map(abs, its)):.3f}, '
                      f'{statistics.mean(its):.3f}, {band:.3f}, {steps}}},\n')
     return "".join(lines)
@@ -172,10 +176,11 @@ def penalties(errors):
 
 def share_within(errors, of="testing", by=("fitting",)):
     """Returns the share of the steps of half `of` whose error is within the band that the halves `by` give their kind; without those whose
-    software they do not have."""
+    software they do not have, and without Mamba layers, which neither half has."""
     fitting = [(row, error) for row, error in errors if half(row) in by and "LoRA" not in kind(row)]
     softwares = {kind(row)[0] for row, _ in fitting}
-    held = [abs(error) <= band_of(fitting, kind(row))[0] for row, error in errors if half(row) == of and kind(row)[0] in softwares]
+    held = [abs(error) <= band_of(fitting, kind(row))[0] for row, error in errors
+            if half(row) == of and kind(row)[0] in softwares and "Mamba" not in kind(row)]
     return sum(held) / len(held)
 
 
@@ -186,6 +191,9 @@ def checked(errors):
         if half(row) == "checking":
             container, of = row["id"].split()[-1], kind(row)
             year = "Automodel" if container == "Automodel" else f"Megatron-Bridge, containers of 20{container[:2]}"
+            if "Mamba" in of:
+                groups.setdefault(f"Mamba, {of[1]}", []).append(error)
+                continue
             groups.setdefault(year, []).append(error)
             group = "LoRA" if "LoRA" in of else "NVFP4" if of[3] == "4 bits" else "dense" if of[2] == "dense" else f"{of[2]}, {of[0]}, {of[1]}"
             groups.setdefault(group, []).append(error)

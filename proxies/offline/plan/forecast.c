@@ -12,12 +12,12 @@
 /* Errors of predicted step times against the published steps of one kind. mean: of the absolute relative error; signed:
  * with its sign (negative: predicted times are too short); within: error that 80 % of `of` layouts do not exceed (steps
  * that differ only in the version of the software count once), those of the kind or, if they are fewer than 4, all of the
- * software (and at least the largest error of the kind); of fewer than 12 layouts at least that of the software.
+ * software, with or without Mamba layers (and at least the largest error of the kind); of fewer than 12 layouts at least that of the software.
  * `python3 tests/cli/accuracy.py --write` writes the rows. */
 static const struct kind {
     const char *software;
     enum bb_gpu_generation generation;
-    bool many_experts;
+    enum { DENSE, MANY_EXPERTS, MAMBA } layers;
     int bits; /* of the operands of GEMMs with weights */
     bool long_context;
     int steps;
@@ -350,20 +350,21 @@ static const char *kind_text(const struct bb_forecast *f, const struct bb_cluste
     char gpus[BB_GPUS_TEXT];
 
     snprintf(text, KIND_TEXT, "%s, %s, %s, %d bits%s", f->software->name, bb_cluster_gpus_text(c, gpus),
-             experts[f->experts], bits_of(f), f->long_context ? ", long context" : "");
+             f->mamba ? "Mamba" : experts[f->experts], bits_of(f), f->long_context ? ", long context" : "");
     return text;
 }
 
 /* Returns the errors of the published steps of the same kind; NULL if there are none. */
 static const struct kind *kind_of(const struct bb_forecast *f, const struct bb_cluster *c)
 {
+    const int layers = f->mamba ? MAMBA : f->experts == BB_EXPERTS_MANY ? MANY_EXPERTS : DENSE;
+
     if (f->rates != BB_RATES_MACHINE || !f->software || !f->attention || f->dtype == BB_FLOAT || bb_cluster_is_ada(c) ||
         bb_cluster_has_pcie(c))
         return NULL;
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
         if (strcmp(kinds[i].software, f->software->name) == 0 && kinds[i].generation == bb_cluster_generation(c) &&
-            kinds[i].many_experts == (f->experts == BB_EXPERTS_MANY) && kinds[i].bits == bits_of(f) &&
-            kinds[i].long_context == f->long_context)
+            (int)kinds[i].layers == layers && kinds[i].bits == bits_of(f) && kinds[i].long_context == f->long_context)
             return &kinds[i];
     return NULL;
 }
@@ -413,6 +414,22 @@ double bb_forecast_error(const struct bb_forecast *f, const struct bb_cluster *c
     return !kind ? 0 : kind->steps < MIN_STEPS ? kind->within : kind->mean;
 }
 
+/* Writes the range of the errors of all steps with Mamba layers. */
+static void write_mamba_range(char *text, size_t size)
+{
+    double min = INFINITY, max = 0;
+    int steps = 0;
+
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+        if (kinds[i].layers == MAMBA) {
+            steps += kinds[i].steps;
+            min = fmin(min, kinds[i].within);
+            max = fmax(max, kinds[i].within);
+        }
+    snprintf(text, size, "; of %d steps of other kinds of Mamba, 80%% are within %.0f to %.0f%%", steps, 100 * min,
+             100 * max);
+}
+
 void bb_forecast_accuracy_text(const struct bb_forecast *f, const struct bb_cluster *c, char *text, size_t size)
 {
     const struct kind *kind = kind_of(f, c);
@@ -428,7 +445,10 @@ void bb_forecast_accuracy_text(const struct bb_forecast *f, const struct bb_clus
                       100 * kind->within);
         if (f->perturbed[0])
             snprintf(text + n, size - (size_t)n, "; none of these steps used%s", f->perturbed);
-    } else
-        snprintf(text, size, "no published step of this kind%s%s", f->software ? ": " : "",
-                 f->software ? kind_text(f, c, name) : "");
+    } else {
+        n = snprintf(text, size, "no published step of this kind%s%s", f->software ? ": " : "",
+                     f->software ? kind_text(f, c, name) : "");
+        if (f->mamba && f->software)
+            write_mamba_range(text + n, size - (size_t)n);
+    }
 }

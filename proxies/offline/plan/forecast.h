@@ -47,6 +47,7 @@ struct bb_forecast {
     const char *default_note;           /* text after the name of the software; NULL: it is the value of --software */
     bool long_context;                  /* a sample has 32,768 or more tokens */
     enum bb_experts experts;
+    bool mamba; /* the model has Mamba layers: published steps with them are kinds of their own */
     bool
         is_assumed; /* whether the prediction assumes `recompute` and `precision_aware`; otherwise they are what to try */
     const char *

@@ -31,6 +31,7 @@ struct plan_results {
     struct bb_training_time training; /* training.tokens is 0 if --tokens is not given */
     struct bb_jittered jittered;      /* jittered.samples is 0 if --jitter is not given */
     bool predicted;
+    bool is_trial; /* only the time of a step that fits is wanted */
 };
 
 #define LARGE_EXPORT 1e6 /* number of operations; a larger export is a file of tens of megabytes */
@@ -548,7 +549,7 @@ static int build_step(const struct bb_plan_options *o, const struct bb_proxy *pr
         TRY(bb_step_build(&f->step, proxy, config));
     }
     bb_plan_describe_step(o, &f->step, config, &f->forecast);
-    if (may_guess && bb_step_training_bytes(&f->step) > f->forecast.gpu_bytes)
+    if (may_guess && bb_step_training_bytes(&f->step) > f->forecast.gpu_bytes && !f->is_trial)
         TRY(find_ranks(o, proxy, cluster, config, f));
     f->forecast.with_compute = proxy->with_compute;
     if (proxy->features & BB_FEATURE_TRANSFORMER)
@@ -556,6 +557,45 @@ static int build_step(const struct bb_plan_options *o, const struct bb_proxy *pr
 out:
     bb_err_mute(0);
     return rc;
+}
+
+/* Predicts the step with other options, and assumes memory savings for them. Returns INT64_MAX if training does not fit, or
+ * the options are invalid. */
+static int64_t time_trial(const struct bb_plan_options *o, const struct bb_proxy *proxy)
+{
+    struct bb_proxy_config config = o->config;
+    struct plan_results f = {.is_trial = true};
+    struct bb_cluster cluster;
+    int64_t ns = INT64_MAX;
+    int rc;
+
+    bb_err_mute(1);
+    TRY(bb_plan_resolve_cluster(o, &cluster, &config, &f.forecast));
+    TRY(build_step(o, proxy, &cluster, &config, &f));
+    if (f.forecast.gpu_bytes == 0 || bb_step_training_bytes(&f.step) <= f.forecast.gpu_bytes)
+        TRY(bb_predict_step_ns(&f.step, &cluster, NULL, &ns));
+out:
+    bb_err_mute(0);
+    bb_step_release(&f.step);
+    return rc ? INT64_MAX : ns;
+}
+
+/* Advises the overlap of experts that recipes have only if the step with all advised options is then shorter. */
+static void check_moe_overlap(const struct bb_plan_options *o, const struct bb_proxy *proxy,
+                              const struct bb_cluster *cluster, struct bb_forecast *f)
+{
+    struct bb_plan_options trial = *o;
+    char recipes[256] = "";
+    int64_t without_ns;
+
+    bb_forecast_recipes_text(f, cluster, recipes, sizeof(recipes));
+    if (!strstr(recipes, "--overlap-moe-expert-parallel-comm"))
+        return;
+    trial.graph |= strstr(recipes, "--graph") != NULL;
+    trial.config.transformer.tp_overlap |= strstr(recipes, "--tp-comm-overlap") != NULL;
+    without_ns = time_trial(&trial, proxy);
+    trial.config.transformer.moe_overlap = true;
+    f->lacks_moe_overlap = time_trial(&trial, proxy) < without_ns;
 }
 
 /* Report on stderr that training does not fit in GPU memory: with --must-fit an error, else a warning. */
@@ -654,6 +694,8 @@ int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, 
     f.predicted = o->cluster && f.plan.checks.matched && f.plan.checks.deadlock_free;
     if (f.predicted)
         TRY(predict(o, &cluster, &f));
+    if (f.predicted)
+        check_moe_overlap(o, proxy, &cluster, &f.forecast);
     bb_progress_end(&f.progress);
     if (o->tokens)
         TRY(bb_plan_training_time(o, &cluster, f.step.tokens, f.predicted ? (double)f.prediction.step_ns : 0,

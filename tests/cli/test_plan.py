@@ -478,6 +478,20 @@ def test_rank_that_computes_as_long_is_not_named(busbar):
     assert "# injected: node 0's NIC 0 (x0.2) costs " in text and "most compute" not in text
 
 
+@pytest.mark.parametrize("first", [None, 5])
+def test_step_line_names_the_rank_that_ends_last(busbar, tmp_path, first):
+    """The parts of the step line are those of the busiest rank, which may end shortly before another one."""
+    stages = ("--decoder-first-pipeline-num-layers", first, "--decoder-last-pipeline-num-layers", first) if first else ()
+    done = busbar.run("plan", "transformer", "--model", "gpt3_1_3b", "--ranks", 4, "--pp", 4, "--micro-batches", 8, *stages, "--cluster",
+                      "h100-sxm-ib", "--json", tmp_path / "p.json", emulated=False)
+    predicted = json.loads((tmp_path / "p.json").read_text())["predicted"]
+    shown, last = predicted["breakdown"]["rank"], predicted["critical_path"]["rank"]
+    rest = (predicted["step_us"] - predicted["breakdown"]["step_us"]) / 1e3
+    assert predicted["step_us"] == max(role["step_us"] for role in predicted["breakdown_by_role"]) and shown != last
+    assert f" + {rest:.3f} ms until rank {last} ends; rank {shown} (" in done.stdout and " + idle " not in done.stdout, done.stdout
+    assert ") is busiest of those that end within 1%\n" in done.stdout and "ends last" not in done.stdout
+
+
 def test_each_transport_describes_all_algorithms_between_nodes():
     """plan removes variants that a transport does not describe."""
     files = {path.stem: json.loads(path.read_text()) for path in (ROOT / "profiles/transports").glob("*.json")}

@@ -23,7 +23,8 @@ struct answer {
     const char *condition;
     struct bb_predicted_rank slowest; /* times that are not printed are negative */
     const char *role, *ends, *group, *group_parts, *equal;
-    int64_t group_ns, host_ns;
+    int64_t group_ns, host_ns, rest_ns; /* rest: from the end of this rank until the last one ends */
+    int last;                           /* the rank that ends last; negative: the one of the step line */
     double peak; /* TFLOP/s of the MFU; NaN: not printed */
     const char *peak_type;
     struct bb_plan_rates of;
@@ -38,6 +39,8 @@ static const struct bb_field step_line[] = {
     {NULL, " (", " of it waits for launches by the host)", 0, 0, NS(host_ns)},
     {NULL, " + exposed ", "", 0, 0, NS(slowest.all.exposed_ns)},
     {NULL, " + idle ", "", 0, 0, NS(slowest.all.idle_ns)},
+    {NULL, " + ", "", 0, 0, NS(rest_ns)},
+    {NULL, " until rank ", " ends", 0, 0, SHOWS(last)},
     {NULL, "; ", "", 0, 0, SHOWS(equal)},
     {NULL, "; rank ", "", 0, 0, SHOWS(slowest.rank)},
     {NULL, " (", ")", 0, 0, SHOWS(role)},
@@ -273,6 +276,21 @@ static void add_transport(const struct bb_plan *plan, const struct bb_cluster *c
                  bb_cluster_gpus_text(c, gpus), c->transport);
 }
 
+/* The rank of the step line may end before the last one (bb_limiting_rank). */
+static void add_last(struct answer *a, const struct bb_prediction *p)
+{
+    struct bb_predicted_rank *shown = &a->slowest;
+
+    a->rest_ns = a->last = -1;
+    for (int i = 0; i < p->n_classes && shown->all.step_ns < p->step_ns && a->last < 0; i++)
+        if (p->classes[i].all.step_ns == p->step_ns) {
+            a->last = p->classes[i].rank;
+            a->rest_ns = p->step_ns - shown->all.step_ns;
+        }
+    shown->all.step_ns = p->step_ns;
+    a->ends = p->n_classes == 1 ? NULL : a->last < 0 ? "ends last" : "is busiest of those that end within 1%";
+}
+
 static void add_prediction(struct answer *a, const struct bb_plan *plan, const struct bb_prediction *p)
 {
     struct bb_predicted_rank *slowest = &a->slowest;
@@ -285,10 +303,8 @@ static void add_prediction(struct answer *a, const struct bb_plan *plan, const s
     if (plan->forecast && !isnan(a->of.model_flop_utilisation))
         a->peak = bb_forecast_peak_tflops(plan->forecast, &p->cluster, &a->peak_type);
     *slowest = p->classes[p->slowest];
-    slowest->all.idle_ns += p->step_ns - slowest->all.step_ns; /* until the last rank ends */
-    slowest->all.step_ns = p->step_ns;
+    add_last(a, p);
     a->role = plan->traffic.n > 1 ? role_of(plan, slowest->rank) : NULL;
-    a->ends = p->n_classes > 1 ? "ends last" : NULL;
     if (p->n_classes == 1) {
         a->equal = l->ranks > 1 ? "equal on all ranks" : NULL;
         slowest->rank = -1;
@@ -326,7 +342,7 @@ static void add_prediction(struct answer *a, const struct bb_plan *plan, const s
 
 static struct answer answer_of(const struct bb_plan_report *r)
 {
-    struct answer a = {0};
+    struct answer a = {.last = -1, .rest_ns = -1};
     size_t length;
 
     bb_forecast_misfit_text(r->plan, r->plan->forecast, r->prediction != NULL, a.misfit);

@@ -290,6 +290,41 @@ def test_plan_slow_equals_a_run_with_emu_slow(busbar, tmp_path, args, ranks, slo
     assert run["step_us"]["p50"] == pytest.approx(steps[1], rel=tolerance, abs=2e-3) and steps[1] > 1.05 * steps[0]
 
 
+@pytest.fixture
+def one_nic(tmp_path):
+    """Nodes with two GPUs and one NIC."""
+    path = tmp_path / "one_nic.json"
+    path.write_text(json.dumps(json.loads((CLUSTERS / "a100-pcie-ib.json").read_text()) | {"gpus_per_node": 2, "nics_per_node": 1}))
+    return path
+
+
+def test_groups_share_a_slow_path(busbar, tmp_path, one_nic):
+    """The two data-parallel groups share the path of the nodes, as they share the NIC: half of either costs the same, in a plan and in a run."""
+    args = ("transformer", "--model", "gpt2_small", "--tp", 2, "--dp", 2, "--layers", 2)
+    planned, run = {}, {}
+    for slow in ("rank=0:1", "link=node0-node1:0.5", "link=node0-nic0:0.5", "link=node1-to-node0:0.3"):
+        done = busbar.run("plan", *args, "--ranks", 4, "--cluster", one_nic, "--slow", slow, "--json", "-", emulated=False)
+        assert done.returncode == 0, done.stderr
+        planned[slow] = json.loads(done.stdout)["predicted"]
+        run[slow] = busbar.json("proxy", *args, "--compute", "timed", "--no-alone", "-w", 1, "-n", 2, ranks=4, tmp_path=tmp_path,
+                                env={**ENV, "EMU_CLUSTER": str(one_nic), "EMU_SLOW": slow})["step_us"]["p50"]
+    even, path, nic, way = (planned[slow] for slow in planned)
+    dp = [{g["name"]: g for g in step["groups"]}["dp"]["busbw_gbps"] for step in planned.values()]
+    assert path["step_us"] == pytest.approx(nic["step_us"], rel=1e-6) and path["step_us"] > 1.5 * even["step_us"]
+    assert dp[1] / dp[0] == pytest.approx(0.5, rel=0.01) and dp[3] / dp[0] == pytest.approx(0.3, rel=0.02)
+    for slow in list(planned)[1:]:
+        assert run[slow] - run["rank=0:1"] == pytest.approx(planned[slow]["step_us"] - even["step_us"], rel=1e-4), slow
+    assert way["step_us"] > path["step_us"]
+
+
+@pytest.mark.parametrize("link,way", [("node1-node3", "path between"), ("node1-to-node3", "path from")])
+def test_pairs_of_gpus_share_a_slow_path(busbar, tmp_path, one_nic, link, way):
+    """All GPU pairs of two nodes at once: the sum is half of the NIC's rate."""
+    run = busbar.run("bench", "p2p", "--nodes", ranks=8, env={**ENV, "EMU_CLUSTER": str(one_nic), "EMU_NODES": "4", "EMU_SLOW": f"link={link}:0.5"})
+    assert run.returncode == 5 and re.findall(r"^fail +pairs +(path \w+) ", run.stdout, re.M) == [way]
+    assert re.search(r"^ +1 +24\.3 +- +24\.3 +12\.1$", run.stdout, re.M), run.stdout
+
+
 @pytest.mark.parametrize("args,ranks,late,planted", [
     (("data_parallel", "--model", "resnet50", "--compute", "timed"), 4, ("--slow", "rank=1:1.5"), {"dp": 1}),
     (("data_parallel", "--model", "resnet50", "--compute", "timed"), 4, ("--delay", "rank=2:100us"), {"dp": 2}),

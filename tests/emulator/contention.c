@@ -11,6 +11,7 @@
 #include "bootstrap/base/clock.h"
 #include "internal.h"
 #include "proxies/simulation/machine/fabric.h"
+#include "proxies/simulation/machine/shared_resources.h"
 #include "timeline/timeline.h"
 
 #include <math.h>
@@ -87,12 +88,16 @@ static struct emu_gpu_parts parts_of(int device)
         parts.shared[i] = -1;
     parts.gbps[EMU_LINK_OUT] = parts.gbps[EMU_LINK_IN] = emu.machine.intra.gbps;
     parts.gbps[EMU_NIC_OUT] = parts.gbps[EMU_NIC_IN] = bb_slow_nics_gbps(&emu.slow, &emu.machine, rank);
+    parts.gbps[EMU_PATH_OUT] = parts.gbps[EMU_PATH_IN] =
+        bb_resource_gbps(&emu.machine, &emu.slow, BB_RESOURCE_PATH, rank);
     parts.gbps[EMU_LEAF_OUT] = parts.gbps[EMU_LEAF_IN] = uplink_gbps(BB_LEAF, rank);
     parts.gbps[EMU_POD_OUT] = parts.gbps[EMU_POD_IN] = uplink_gbps(BB_POD, rank);
     parts.gbps[EMU_MEMORY] = bb_cluster_nccl_memory_gbps(&emu.machine);
     if (!contention.shares_resources)
         return parts;
     parts.shared[EMU_NIC_OUT] = parts.shared[EMU_NIC_IN] = bb_cluster_rank_nic(&emu.machine, rank);
+    if (bb_resource_can_limit(&emu.machine, BB_RESOURCE_PATH))
+        parts.shared[EMU_PATH_OUT] = parts.shared[EMU_PATH_IN] = parts.shared[EMU_NIC_OUT];
     for (int tier = 0; tier < BB_TIERS; tier++)
         if (bb_fabric_is_oversubscribed(&emu.machine, (enum bb_tier)tier)) {
             const int part = tier == BB_LEAF ? EMU_LEAF_OUT : EMU_POD_OUT;

@@ -38,13 +38,15 @@ struct emu_op {
 };
 
 /* The resources that transfer the bytes of an operation, per direction: links within the node, device memory, NICs,
- * and the uplinks of the leaf and of the pod. Other GPUs may share the NICs and uplinks. */
+ * slow paths between nodes, and the uplinks of the leaf and of the pod. Other GPUs may share the NICs and uplinks. */
 enum emu_part {
     EMU_LINK_OUT,
     EMU_LINK_IN,
     EMU_MEMORY,
     EMU_NIC_OUT,
     EMU_NIC_IN,
+    EMU_PATH_OUT, /* slow paths of the NIC */
+    EMU_PATH_IN,
     EMU_LEAF_OUT,
     EMU_LEAF_IN,
     EMU_POD_OUT,

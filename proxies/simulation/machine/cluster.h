@@ -285,9 +285,10 @@ struct bb_cost {
     /* ns for which uplinks are busy: of the leaf ([BB_LEAF]) and of the pod ([BB_POD]) that have the most nodes of
      * the communicator */
     double uplink_ns[BB_TIERS];
-    double bytes;     /* bytes that each member sends, equal to the bytes that it receives */
-    double nic_bytes; /* bytes per direction that one member transfers through its NIC; other members may use this
+    double bytes;      /* bytes that each member sends, equal to the bytes that it receives */
+    double nic_bytes;  /* bytes per direction that one member transfers through its NIC; other members may use this
                          NIC, too */
+    double path_bytes; /* nic_bytes / the remaining fraction of the slow path; 0: no slow path */
     /* Bytes per direction over the uplinks of the leaf and of the pod of uplink_ns. uplink_bytes: sum over all
      * members on this leaf (pod). pair_bytes: bytes from each member to each member on another leaf (pod). At most
      * one of the two fields is above 0. */

@@ -455,6 +455,7 @@ static void apply_slow_path(const struct bb_collective *call, struct bb_cost *co
     if (call->placement.slow_path == 0 || (call->nodes > 2 && !(bb_colls[call->kind].flags & BB_COLL_ESTIMATED)))
         return;
     cost->nic_ns /= call->placement.slow_path;
+    cost->path_bytes = cost->nic_bytes / call->placement.slow_path;
     cost->transfer_ns = fmax(cost->transfer_ns, cost->nic_ns);
 }
 

@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-/* Each NIC, leaf or pod is two resources of flows.h: one for sent and one for received bytes. */
+/* Each NIC, slow path, leaf or pod is two resources of flows.h: one for sent and one for received bytes. */
 enum { DIRECTIONS = 2, USES = BB_RESOURCE_KINDS * DIRECTIONS };
 
 struct sharing {
@@ -22,10 +22,12 @@ static double bytes_through(const struct bb_link_load *load, enum bb_resource_ki
 {
     if (what == BB_RESOURCE_NIC)
         return in ? load->in[0] : load->out[0];
+    if (what == BB_RESOURCE_PATH)
+        return in ? load->slow_in : load->slow_out;
     return in ? load->down[bb_resource_tier(what)] : load->up[bb_resource_tier(what)];
 }
 
-/* Returns whether NICs, leaf uplinks or pod uplinks (`what`) are modeled as shared resources (flows.h). If each NIC
+/* Returns whether NICs, slow paths, leaf uplinks or pod uplinks (`what`) are modeled as shared resources (flows.h). If each NIC
  * belongs to only one GPU, NICs are modeled only if the list of degraded hardware (slow.h) is not empty. */
 static bool is_modelled(const struct sharing *s, enum bb_resource_kind what)
 {

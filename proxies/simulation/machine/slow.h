@@ -7,9 +7,9 @@
  *   nodeN:PART              every GPU and NIC of node N has the fraction PART of its speed: kernels take 1/PART as long,
  *                           and NICs have the fraction PART of their rate in both directions (0.001 to 1)
  *   link=nodeN-nicM:PART    NIC M of node N has the fraction PART of its rate in both directions (0.001 to 1)
- *   link=nodeN-nodeM:PART   the path between nodes N and M has the fraction PART of the rate of the NICs, for each GPU, in
- *                           both directions; link=nodeN-to-nodeM:PART: only from N to M (0.001 to 1). A collective on more
- *                           than two nodes uses the paths between consecutive nodes
+ *   link=nodeN-nodeM:PART   the path between nodes N and M has the fraction PART of the rate of the NICs, in both
+ *                           directions; the GPUs of a NIC share it. link=nodeN-to-nodeM:PART: only from N to M (0.001 to 1).
+ *                           A collective on more than two nodes uses the paths between consecutive nodes
  *   link=leafN:PART         the uplinks of leaf switch N of the profile's "fabric" have the fraction PART of their rate
  *                           (N: see bb_fabric_switch)
  *   rank=R:TIME             the streams of rank R start TIME (us, ms or s) after the begin of each step

@@ -27,7 +27,7 @@ struct en_redop {
 
 /* A resource that several GPUs share: a NIC, or the oversubscribed uplinks of a leaf switch or pod; and the number
  * of GPUs that use it at the same time: members of the communicator including this rank, and others. */
-enum en_shared_resource { EN_NIC, EN_LEAF, EN_POD, EN_SHARED_RESOURCES };
+enum en_shared_resource { EN_NIC, EN_PATH, EN_LEAF, EN_POD, EN_SHARED_RESOURCES };
 struct en_sharers {
     int members, others;
     int no_uplink; /* members whose messages to this rank take no uplinks; for a leaf also members on its other rails */

@@ -263,6 +263,8 @@ static double member_bytes(ncclComm_t comm, const struct bb_cost *cost, enum en_
         return cost->nic_bytes;
     if (!en_is_shared(resource))
         return 0;
+    if (resource == EN_PATH) /* call_of divided by the factor of the NIC */
+        return cost->path_bytes / comm->min_nic_factor;
     return bb_fabric_member_bytes(cost, resource == EN_LEAF ? BB_LEAF : BB_POD, comm->size,
                                   comm->sharers[resource].no_uplink);
 }
@@ -312,6 +314,8 @@ static void add_exchange(ncclComm_t comm, const struct en_task *tasks, int n, st
     e->bytes[EMU_LINK_OUT] += load.out[1];
     e->bytes[EMU_LINK_IN] += load.in[1];
     add_shared_bytes(e, EN_NIC, load.out[0], load.in[0], count_senders(comm, EN_NIC, tasks, n));
+    if (en_is_shared(EN_PATH))
+        add_shared_bytes(e, EN_PATH, load.slow_out, load.slow_in, count_senders(comm, EN_PATH, tasks, n));
     for (int tier = 0; tier < BB_TIERS; tier++)
         if (bb_fabric_is_oversubscribed(c, (enum bb_tier)tier))
             add_shared_bytes(e, (enum en_shared_resource)(EN_LEAF + tier), load.up[tier], load.down[tier],

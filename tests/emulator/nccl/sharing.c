@@ -6,6 +6,7 @@
 
 #include "../engine.h"
 #include "proxies/simulation/machine/fabric.h"
+#include "proxies/simulation/machine/shared_resources.h"
 
 #include <stdlib.h>
 
@@ -44,23 +45,24 @@ bool en_is_shared(enum en_shared_resource resource)
     const struct bb_cluster *c = emu_machine();
 
     return c->has_sharing &&
-           (resource == EN_NIC ? bb_cluster_gpus_share_nics(c)
-                               : bb_fabric_is_oversubscribed(c, resource == EN_LEAF ? BB_LEAF : BB_POD));
+           (resource == EN_NIC    ? bb_cluster_gpus_share_nics(c)
+            : resource == EN_PATH ? bb_resource_can_limit(c, BB_RESOURCE_PATH)
+                                  : bb_fabric_is_oversubscribed(c, resource == EN_LEAF ? BB_LEAF : BB_POD));
 }
 
 static bool leaves_through(enum en_shared_resource resource, int from, int to)
 {
     const struct bb_cluster *c = emu_machine();
 
-    return resource == EN_NIC ? from / c->gpus_per_node != to / c->gpus_per_node
-                              : bb_fabric_takes_uplinks(c, resource == EN_LEAF ? BB_LEAF : BB_POD, from, to);
+    return resource <= EN_PATH ? from / c->gpus_per_node != to / c->gpus_per_node
+                               : bb_fabric_takes_uplinks(c, resource == EN_LEAF ? BB_LEAF : BB_POD, from, to);
 }
 
 static bool is_same_resource(enum en_shared_resource resource, int a, int b)
 {
     const struct bb_cluster *c = emu_machine();
 
-    if (resource == EN_NIC)
+    if (resource <= EN_PATH)
         return bb_cluster_rank_nic(c, a) == bb_cluster_rank_nic(c, b);
     return bb_fabric_switch(c, resource == EN_LEAF ? BB_LEAF : BB_POD, a) ==
            bb_fabric_switch(c, resource == EN_LEAF ? BB_LEAF : BB_POD, b);

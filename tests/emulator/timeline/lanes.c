@@ -273,7 +273,7 @@ static void set_demand(struct emu_timeline *t, struct tl_step *step, const struc
 
         step->weight[i] = i == EMU_MEMORY ? fmin(rate, bb_cluster_nccl_memory_gbps(t->machine))
                                           : rate + e->others[i] / e->transfer_ns;
-        step->pace = i == EMU_MEMORY ? step->pace : fmax(step->pace, rate);
+        step->pace = i == EMU_MEMORY || i == EMU_PATH_OUT || i == EMU_PATH_IN ? step->pace : fmax(step->pace, rate);
     }
     step->pace = e->pace_gbps > 0 ? e->pace_gbps : step->pace;
 }

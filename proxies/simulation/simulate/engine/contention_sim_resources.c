@@ -162,7 +162,8 @@ void bb_contention_sim_set_collective_uses(struct bb_contention_sim *s, int inst
     double link = cost->link_ns / cost->transfer_ns * s->cluster->intra.gbps;
     double nic = cost->nic_bytes / cost->transfer_ns;
     double memory = 2 * cost->bytes * s->cluster->sharing.memory_bytes / cost->transfer_ns;
-    double rates[BB_SLOTS] = {link, link, fmin(memory, bb_cluster_nccl_memory_gbps(s->cluster)), nic, nic};
+    double path = cost->path_bytes / cost->transfer_ns;
+    double rates[BB_SLOTS] = {link, link, fmin(memory, bb_cluster_nccl_memory_gbps(s->cluster)), nic, nic, path, path};
 
     flow->n_uses = 0;
     flow->bytes_per_ns = cost->link_ns > cost->nic_ns ? link : nic;
@@ -215,6 +216,8 @@ enum bb_limit bb_contention_sim_set_exchange_uses(struct bb_contention_sim *s, i
                                     [BB_GPU_MEMORY] = fmin(memory, bb_cluster_nccl_memory_gbps(s->cluster)),
                                     [BB_NIC_OUT] = load->out[0] / ns,
                                     [BB_NIC_IN] = load->in[0] / ns,
+                                    [BB_PATH_OUT] = load->slow_out / ns,
+                                    [BB_PATH_IN] = load->slow_in / ns,
                                     [BB_LEAF_UP] = load->up[BB_LEAF] / ns,
                                     [BB_LEAF_DOWN] = load->down[BB_LEAF] / ns,
                                     [BB_POD_UP] = load->up[BB_POD] / ns,
@@ -235,7 +238,7 @@ enum bb_limit bb_contention_sim_flow_limit(const struct bb_contention_sim *s, in
         return alone;
     for (int what = BB_RESOURCE_KINDS - 1; what >= 0; what--)
         if (s->resource_base[what] != BB_NONE && resource >= s->resource_base[what])
-            return (enum bb_limit)(BB_LIMIT_NIC + what);
+            return (enum bb_limit)(BB_LIMIT_NIC + what - (what > BB_RESOURCE_NIC)); /* a slow path limits as a NIC */
     return resource % BB_GPU_RESOURCES == BB_GPU_MEMORY ? BB_LIMIT_MEMORY : BB_LIMIT_LINK;
 }
 

@@ -18,6 +18,8 @@ enum {
     BB_GPU_RESOURCES, /* number of resources of a GPU that no other GPU shares */
     BB_NIC_OUT = BB_GPU_RESOURCES,
     BB_NIC_IN,
+    BB_PATH_OUT, /* slow paths of the NIC */
+    BB_PATH_IN,
     BB_LEAF_UP,
     BB_LEAF_DOWN,
     BB_POD_UP,

@@ -144,7 +144,7 @@ int bb_sim_find_classes(struct bb_sim *m, struct bb_faults *faults)
     if (crosses)
         mark_collectives(m, mark);
     for (enum bb_resource_kind what = 0; what < BB_RESOURCE_KINDS; what++)
-        if (bb_resource_can_limit(c, what))
+        if (what != BB_RESOURCE_PATH && bb_resource_can_limit(c, what)) /* a path is listed with its NIC */
             list_resource(m, what, &marks.resources[marks.n_resources++]);
     marks.mark = mark;
     if (crosses || (c && c->fabric.rails)) {

@@ -45,9 +45,17 @@ struct line {
 
 /* ---- reading ---- */
 
-static bool is_value(const char *word)
+/* Whether a word is an option of NeMo, as "model.context_parallel_size=2". */
+static bool is_assignment(const struct bb_opts *set, const char *word)
 {
-    return word && (word[0] != '-' || isdigit((unsigned char)word[1]) || word[1] == '.');
+    const size_t length = strcspn(word, "=");
+
+    return word[0] != '-' && word[length] && bb_opts_find_foreign(set, word, length);
+}
+
+static bool is_value(const struct bb_opts *set, const char *word)
+{
+    return word && !is_assignment(set, word) && (word[0] != '-' || isdigit((unsigned char)word[1]) || word[1] == '.');
 }
 
 /* Whether a row has one meaning, with or without a value: "--bf16", "--bf16 True". */
@@ -67,18 +75,19 @@ static bool is_list(const struct item *item)
 
 /* Sets the value and the number of words. named: the line has its proxy or mode already, so that all words that follow an
  * option of another tool are its values. */
-static void read_values(struct item *item, char **word, bool named)
+static void read_values(const struct bb_opts *set, struct item *item, char **word, bool named)
 {
-    const char *equals = item->typed[1] == '-' ? strchr(item->typed, '=') : NULL;
-    const bool takes_one = item->opt ? item->opt->kind != BB_OPT_FLAG && !(item->typed[1] != '-' && item->typed[2])
+    const bool is_short = item->typed[0] == '-' && item->typed[1] != '-';
+    const char *equals = is_short ? NULL : strchr(item->typed, '=');
+    const bool takes_one = item->opt ? item->opt->kind != BB_OPT_FLAG && !(is_short && item->typed[2])
                                      : !named && item->row && !is_switch(item->row);
 
     if (equals)
         item->value = equals + 1;
-    else if (takes_one && word[1] && (item->opt || is_value(word[1])))
+    else if (takes_one && word[1] && (item->opt || is_value(set, word[1])))
         item->n_words = 2;
     if (!equals && named && (!item->opt || is_list(item)))
-        while (is_value(word[item->n_words]))
+        while (is_value(set, word[item->n_words]))
             item->n_words++;
     if (!equals && item->n_words > 1)
         item->value = word[1];
@@ -87,29 +96,29 @@ static void read_values(struct item *item, char **word, bool named)
 static struct item read_item(const struct bb_opts *set, char **word, bool named)
 {
     struct item item = {.typed = *word, .name = "", .words = word, .n_words = 1};
-    const bool is_long = bb_begins_with(*word, "--") && (*word)[2],
+    const bool assigns = is_assignment(set, *word), is_long = bb_begins_with(*word, "--") && (*word)[2],
                is_short = !is_long && (*word)[0] == '-' && isalpha((unsigned char)(*word)[1]);
     const char *section;
     size_t at;
 
-    if (!is_long && !is_short)
+    if (!assigns && !is_long && !is_short)
         return item;
-    item.name = *word + (is_long ? 2 : 1);
+    item.name = *word + (assigns ? 0 : is_long ? 2 : 1);
     item.length = strcspn(item.name, "=");
-    item.opt = bb_opts_find(set, is_short ? item.name[0] : 0, item.name, item.length, &at);
+    item.opt = assigns ? NULL : bb_opts_find(set, is_short ? item.name[0] : 0, item.name, item.length, &at);
     item.row = item.opt ? NULL : bb_opts_find_foreign(set, item.name, item.length);
     section = memrchr(item.name, '.', item.length);
     if (section) {
         item.length -= (size_t)(section + 1 - item.name);
         item.name = section + 1;
     }
-    read_values(&item, word, named);
+    read_values(set, &item, word, named);
     return item;
 }
 
 static void read_line(struct line *l, char **argv)
 {
-    bool named = argv[1] && argv[1][0] != '-';
+    bool named = false;
 
     for (char **word = argv + 1; *word; word += l->items[l->n_items++].n_words) {
         BB_GROW(l->items, l->n_items);
@@ -223,14 +232,31 @@ static bool translate_nodes(struct line *l, const struct item *item)
     return true;
 }
 
+/* Returns the data-parallel size of all ranks; 0: unknown. */
+static int data_parallel_size(const struct line *l)
+{
+    return ranks_of(l) / (degree(l, "--tp") * degree(l, "--pp") * degree(l, "--cp"));
+}
+
+/* Megatron-LM: the optimizer's shards are stored by dp / N ranks. */
+static bool translate_instances(struct line *l, const struct item *item)
+{
+    const int n = item->value ? atoi(item->value) : 0, dp = data_parallel_size(l);
+
+    if (n < 1 || dp < n || dp % n)
+        return false;
+    if (n > 1)
+        add_fragment(l, bb_format("--shard-size"), bb_format("--shard-size %d", dp / n), TRANSLATED);
+    return true;
+}
+
 /* torchtitan: replicate degree (default 1) and shard degree (default -1: all other ranks) */
 static bool translate_shards(struct line *l, const struct item *item)
 {
     const struct item *shards = find_item(l, "data-parallel-shard-degree"),
                       *copies = find_item(l, "data-parallel-replicate-degree");
-    const int replicate = copies && copies->value ? atoi(copies->value) : 1, ranks = ranks_of(l);
-    const int rest =
-        ranks / (degree(l, "--tp") * degree(l, "--pp") * degree(l, "--cp") * (replicate > 0 ? replicate : 1));
+    const int replicate = copies && copies->value ? atoi(copies->value) : 1;
+    const int rest = data_parallel_size(l) / (replicate > 0 ? replicate : 1);
     int shard = shards && shards->value ? atoi(shards->value) : -1;
     char *text;
 
@@ -316,6 +342,7 @@ static const struct {
     {"nodes nnodes num-nodes hosts num-hosts num-machines", translate_nodes},
     {"num-gpus", translate_nodes},
     {"data-parallel-shard-degree data-parallel-replicate-degree", translate_shards},
+    {"num-distributed-optimizer-instances", translate_instances},
     {"num-layers-per-virtual-pipeline-stage", translate_chunks},
     {"recompute-num-layers activations-checkpoint-num-layers", translate_recompute_layers},
     {"recompute-method activations-checkpoint-method", translate_recompute_method},

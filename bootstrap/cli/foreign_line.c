@@ -415,12 +415,43 @@ static void add_own(struct line *l, const struct item *item)
     add_fragment(l, repeats ? bb_format("%s", "") : bb_format("--%s", item->opt->name), text, OWN);
 }
 
+/* Adds an example of --cluster for options that only forecasts have. Returns whether the line has --cluster. */
+static bool add_cluster(struct line *l)
+{
+    static const struct bb_foreign_name forecasts[] = {
+        {.name = "graph fp8 gemm-precision software tokens optimizer-cpu-offload cpu-offloading-num-layers"},
+        {.name = NULL}};
+    const char *precision = NULL, *needs = NULL;
+    size_t at;
+
+    if (*value_of(l, "--cluster") || !bb_opts_find(l->set, 0, "cluster", 7, &at))
+        return *value_of(l, "--cluster");
+    for (size_t i = 0; i < l->n_fragments; i++) {
+        const struct fragment *f = &l->fragments[i];
+
+        if (*f->option && bb_foreign_find(forecasts, f->option + 2, strlen(f->option + 2)))
+            needs = f->option;
+        precision = strcmp(f->option, "--gemm-precision") == 0 ? f->text : precision;
+    }
+    if (needs) {
+        const bool is_blackwell = precision && !bb_begins_with(precision, "--gemm-precision fp8");
+        char *text = bb_format("--cluster %s", is_blackwell ? "b200-sxm-ib" : "h100-sxm-ib"),
+             *reason = bb_format("%s, an example (busbar list clusters), which %s requires", text, needs);
+
+        add_options(l, text, OWN);
+        add_note(l, "added", NULL, reason);
+        free(text);
+        free(reason);
+    }
+    return needs;
+}
+
 /* Megatron-LM reduces gradients after the backward pass, unless it gets --overlap-grad-reduce. */
-static void add_overlap(struct line *l)
+static void add_overlap(struct line *l, bool has_cluster)
 {
     static const char names[] = "tensor-model-parallel-size pipeline-model-parallel-size use-distributed-optimizer";
     const struct item *megatron = find_item(l, names);
-    const bool forecast = *value_of(l, "--cluster") && !*value_of(l, "--software");
+    const bool forecast = has_cluster && !*value_of(l, "--software");
     size_t at;
 
     if (!megatron || !megatron->row || megatron->typed[0] != '-' || memchr(megatron->name, '_', megatron->length) ||
@@ -448,7 +479,7 @@ static void translate_line(struct line *l)
         else if (!item->row->values || !item->value || *value_of(l, "--model"))
             add_note(l, "left out", item, item->row->text);
     }
-    add_overlap(l);
+    add_overlap(l, add_cluster(l));
 }
 
 /* Whether another value of the same option replaces this fragment. */

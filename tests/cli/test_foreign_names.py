@@ -115,7 +115,8 @@ def test_the_shape_of_a_model_in_a_command_line_becomes_a_file(busbar, tmp_path)
 
 
 @pytest.mark.parametrize("command,typed,line,note", [
-    ("plan", "transformer --model llama3_8b --world-size 8 --fp8-format hybrid", "transformer --model llama3_8b --ranks 8 --fp8", None),
+    ("plan", "transformer --model llama3_8b --world-size 8 --fp8-format hybrid", "transformer --model llama3_8b --ranks 8 --fp8 --cluster h100-sxm-ib",
+     ("added", "--cluster h100-sxm-ib, an example (busbar list clusters), which --fp8 requires")),
     ("plan", "transformer --model llama3_8b --world-size 8 --fp8-format e4m3 --fp8-recipe mxfp8 --cluster b200-sxm-ib",
      "transformer --model llama3_8b --ranks 8 --fp8 --gemm-precision mxfp8 --cluster b200-sxm-ib", None),
     ("plan", "transformer --model llama3_8b --bf16 True --gpus 8", "transformer --model llama3_8b --dtype bfloat16 --ranks 8", None),
@@ -154,7 +155,8 @@ STATES = "--use-precision-aware-optimizer has 4 bytes per state; states of 16 bi
     ("--expert-model-parallel-size 64 --moe-token-dispatcher-type flex --moe-router-group-topk 4", "--ep 64 --moe-dispatch dedup --moe-node-limit 4",
      [("left out", "--moe-router-group-topk: the limit of nodes per token is --moe-node-limit with --moe-dispatch dedup")]),
     ("--bf16 --exp-avg-dtype fp32 --exp-avg-sq-dtype fp32", "--dtype bfloat16", [("left out", f"--exp-avg-dtype --exp-avg-sq-dtype: {STATES}")]),
-    ("--enable-cuda-graph --external-cuda-graph --bf16", "--graph --dtype bfloat16", []),
+    ("--enable-cuda-graph --external-cuda-graph --bf16", "--graph --dtype bfloat16 --cluster h100-sxm-ib",
+     [("added", "--cluster h100-sxm-ib, an example (busbar list clusters), which --graph requires")]),
     ("--use-distributed-optimizer --overlap-grad-reduce --use-megatron-fsdp", "--dp-sync zero3",
      [("left out", "--overlap-grad-reduce: gradients are reduced during the backward pass unless --no-overlap is given")]),
     ("--recompute-granularity full --recompute-method uniform --recompute-num-layers 4", "--recompute full",
@@ -184,7 +186,7 @@ SCRIPTS = {  # options of public launch scripts; the checkpoint and data options
         --seq-length 4096 --tokenizer-type HuggingFaceTokenizer --data-cache-path c --swiglu --untie-embeddings-and-output-weights --multi-latent-attention
         --q-lora-rank 1536 --kv-lora-rank 512 --moe-layer-freq ([0]*3+[1]*58) --moe-router-num-groups 8 --moe-router-group-topk 4
         --moe-token-dispatcher-type flex --moe-flex-dispatcher-backend deepep --moe-grouped-gemm --moe-router-load-balancing-type seq_aux_loss
-        --bf16 --use-precision-aware-optimizer --main-grads-dtype fp32 --main-params-dtype fp32 --exp-avg-dtype bf16 --exp-avg-sq-dtype bf16
+        --bf16 --enable-cuda-graph --fp8-format e4m3 --fp8-recipe mxfp8 --use-precision-aware-optimizer --main-grads-dtype fp32 --main-params-dtype fp32 --exp-avg-dtype bf16 --exp-avg-sq-dtype bf16
         --recompute-granularity selective --recompute-modules mla_up_proj moe_act""",
     "torchtitan Llama 3 70B": """--model llama3_70b --nproc_per_node=8 --nnodes=32 --training.local_batch_size 8 --training.seq_len 8192 --training.steps 1000
         --parallelism.data_parallel_replicate_degree 1 --parallelism.data_parallel_shard_degree -1 --parallelism.tensor_parallel_degree 8

@@ -414,7 +414,7 @@ def test_memory_line_says_what_helps(busbar):
         return re.search("  memory +(.*)", busbar.run("plan", "transformer", *args.split(), emulated=False).stdout)[1]
 
     assert memory("--seq-length 4096 --recompute none").endswith("fragmentation; try: --use-precision-aware-optimizer")
-    assert memory("--cpu-offloading-num-layers 16").endswith("fragmentation; try: --best-layout --global-batch-size 64")
+    assert memory("--cpu-offloading-num-layers 16").endswith("host memory per node; try: --best-layout --global-batch-size 64")
     selective = memory("--seq-length 2048 --recompute selective")
     assert selective.endswith("fits; --recompute selective saves nothing: fused attention stores no scores")
     assert selective.split(":")[0] == memory("--seq-length 2048 --recompute none").split(":")[0]
@@ -1077,6 +1077,8 @@ def test_offload_of_activations(busbar):
         "", "--cpu-offloading-num-layers 16 --set pcie_gbps=200", "--cpu-offloading-num-layers 16 --set pcie_gbps=5"))
     memory = [p["roles"][0]["training_memory_bytes"]["activations"] for p in (none, quick, slow)]
     assert memory[0] - memory[1] == 15 * layer and memory[1] == memory[2]
+    text = busbar.run("plan", "transformer", *f"{OFFLOAD} --cpu-offloading-num-layers 16".split(), emulated=False).stdout
+    assert f"; activations need {8 * 16 * layer / 2**30:.3g} GiB of host memory per node" in text
     step_us = [p["predicted"]["step_us"] for p in (none, quick, slow)]
     copies_us = 2 * 2 * 16 * layer / 5e3
     assert step_us[1] == pytest.approx(step_us[0], rel=0.01)

@@ -196,6 +196,9 @@ void bb_forecast_memory_text(const struct bb_plan *plan, const struct bb_forecas
                       !bb_forecast_fits(plan, f)      ? "DOES NOT FIT"
                       : bb_forecast_is_tight(plan, f) ? BB_MAY_NOT_FIT
                                                       : "fits");
+    if (f->node_bytes > 0)
+        n += snprintf(text + n, size - (size_t)n, "; activations need %s of host memory per node",
+                      bb_format_bytes((size_t)f->node_bytes, have));
     if (bb_forecast_is_tight(plan, f) && bb_forecast_fits(plan, f) && f->software)
         advise_layout(plan, f, text + n, size - (size_t)n);
     else if (f->saves_nothing)

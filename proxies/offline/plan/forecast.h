@@ -83,6 +83,7 @@ struct bb_forecast {
     double sharded_bytes;      /* the memory that training then needs */
     struct bb_fitting fitting; /* if training does not fit */
     double trained_bytes;      /* minimum bytes of gradient and optimizer in GPU memory per trained parameter */
+    double node_bytes;         /* host memory of a node that offloaded activations need; 0: none */
     double gpu_bytes;          /* memory of one GPU in bytes; 0: unknown */
     char
         perturbed[200]; /* the given options and parts of the model that none of these published steps has: " --slow" */

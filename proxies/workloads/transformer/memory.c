@@ -405,14 +405,19 @@ static int whole_gradient_parts(const struct bb_memory *m)
     return m->schedule->micro_batches < 2 * m->schedule->stages ? m->schedule->chunks : 1;
 }
 
-/* Activation bytes of the layers that are in host memory: all but one of offload_layers, which is being copied. */
-static double offloaded_bytes(const struct bb_memory *m)
+double bb_memory_host_bytes(const struct bb_memory *m)
 {
     double sum = 0;
 
-    for (int layer = 1; layer < m->layers_config->offload_layers; layer++)
+    for (int layer = 0; layer < m->layers_config->offload_layers; layer++)
         sum += bb_memory_layer(m, layer);
     return sum;
+}
+
+/* Activation bytes that are only in host memory: those of one of the layers, which is being copied, are also on the GPU. */
+static double offloaded_bytes(const struct bb_memory *m)
+{
+    return m->layers_config->offload_layers > 0 ? bb_memory_host_bytes(m) - bb_memory_layer(m, 0) : 0;
 }
 
 /* Peak activation bytes of a stage: the average over its model chunks (virtual stages) times the maximum number of

@@ -70,6 +70,8 @@ static void start_rank(struct job *job, int rank, bool wants_stderr)
         return;
     set_number("OMPI_COMM_WORLD_RANK", rank);
     set_number("OMPI_COMM_WORLD_SIZE", job->size);
+    if (job->flags & RANKS_OF_JOBS)
+        set_number("SLURM_STEP_ID", rank);
     setenv("EMU_QUIET", "1", 0);
     if (wants_stderr)
         dup2(job->err_pipe[1], STDERR_FILENO);

@@ -24,6 +24,7 @@ enum {
     RANKS_NO_COMM = 1,    /* the function creates its own communicator */
     RANKS_ONE_DEVICE = 2, /* all ranks use device 0; default: device = rank */
     RANKS_ABORT = 4,      /* the communicator is aborted at the end instead of destroyed */
+    RANKS_OF_JOBS = 8,    /* each rank is of another job, as a rank on another host: they have no common timeline */
 };
 
 /* The stderr of all ranks. */

@@ -287,6 +287,25 @@ static int gpus_of_a_process(struct rank *r)
     return 0;
 }
 
+static int joins(struct rank *r)
+{
+    CHECK_EQ(r->comm != NULL, 1);
+    return 0;
+}
+
+static void ranks_without_a_common_timeline_are_reported(void **state)
+{
+    static const char warning[] = "emulated GPUs: the ranks of a communicator are on several hosts or in several jobs";
+    struct output out;
+
+    (void)state;
+    run_ranks(2, joins, NULL, RANKS_OF_JOBS, &out);
+    assert_non_null(strstr(out.text, warning));
+    assert_null(strstr(strstr(out.text, warning) + 1, warning));
+    run_ranks(2, joins, NULL, 0, &out);
+    assert_null(strstr(out.text, warning));
+}
+
 static void links_are_shared(void **state)
 {
     (void)state;
@@ -326,7 +345,8 @@ int main(void)
         cmocka_unit_test(links_are_shared),
         cmocka_unit_test(unreported_host_wait_does_not_hang),
     };
-    const struct CMUnitTest nics[] = {cmocka_unit_test(a_nic_is_shared)};
+    const struct CMUnitTest nics[] = {cmocka_unit_test(a_nic_is_shared),
+                                      cmocka_unit_test(ranks_without_a_common_timeline_are_reported)};
     const int failed = cmocka_run_group_tests(tests, write_profile, drop_profile);
 
     return failed + cmocka_run_group_tests(nics, write_one_nic, drop_profile);

@@ -6,6 +6,8 @@
 
 #include "../engine.h"
 
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,14 +18,29 @@ void en_post_timeline_name(ncclComm_t comm)
     me->timeline = emu_timeline_name();
 }
 
+/* Processes of several hosts have different timelines, because the name of a timeline is known on its host only. */
+static void warn_of_several_timelines(const struct ncclComm *comm)
+{
+    static atomic_bool has_warned;
+
+    if (comm->rank != 0 || emu_world_rank() != 0 || atomic_exchange(&has_warned, true))
+        return;
+    fprintf(stderr, "emulated GPUs: the ranks of a communicator are on several hosts or in several jobs, which have no "
+                    "common time: GPUs that share a NIC or leaf are assumed to do the same at the same time, so that "
+                    "operations of one of them alone are too slow; run all ranks on one host, with EMU_NODES\n");
+}
+
 void en_join_timeline(ncclComm_t comm)
 {
     const struct en_member *members = comm->region.members;
     const uint64_t first = members[0].timeline;
+    bool is_one = true;
 
-    comm->on_job_timeline = comm->size > 1 && first != 0;
     for (int i = 0; i < comm->size; i++)
-        comm->on_job_timeline &= members[i].timeline == first;
+        is_one &= members[i].timeline == first;
+    comm->on_job_timeline = comm->size > 1 && first != 0 && is_one;
+    if (!is_one && first != 0)
+        warn_of_several_timelines(comm);
 }
 
 static bool is_over(const struct emu_peers *peers)

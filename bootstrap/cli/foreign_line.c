@@ -494,13 +494,15 @@ static bool is_replaced(const struct line *l, size_t i)
     return false;
 }
 
-/* Writes the model's shape as keys of config.json. Without SwiGLU, Megatron-LM's MLP has two matrices, by default of 4
- * times the hidden size. Returns false if the line has no such option. */
+/* Writes the model's shape as keys of config.json, with Megatron-LM's defaults: the MLP has two matrices of 4 times the
+ * hidden size, with SwiGLU three of 8/3 times, and the embedding is also the output layer. Returns false if the line has no
+ * such option. */
 static bool write_model(const struct line *l, FILE *out)
 {
     const bool gated = find_item(l, "swiglu num-query-groups");
     const char *layers = value_of(l, "--layers");
     const struct item *hidden = find_item(l, "hidden-size");
+    const int width = hidden && hidden->value ? atoi(hidden->value) : 0;
     bool any = false;
 
     fprintf(out, "{\"model_type\": \"%s\"", gated ? "llama" : "gpt_neox");
@@ -514,8 +516,10 @@ static bool write_model(const struct line *l, FILE *out)
     }
     if (*layers)
         fprintf(out, ", \"num_hidden_layers\": %s", layers);
-    if (!gated && hidden && hidden->value && !find_item(l, "ffn-hidden-size"))
-        fprintf(out, ", \"intermediate_size\": %d", 4 * atoi(hidden->value));
+    if (width > 0 && !find_item(l, "ffn-hidden-size"))
+        fprintf(out, ", \"intermediate_size\": %d", find_item(l, "swiglu") ? width * 8 / 3 / 64 * 64 : width * 4);
+    fprintf(out, ", \"tie_word_embeddings\": %s",
+            find_item(l, "untie-embeddings-and-output-weights") ? "false" : "true");
     if (!gated)
         fprintf(out, ", \"use_parallel_residual\": false");
     fprintf(out, "}");

@@ -102,14 +102,16 @@ def test_megatron_overlaps_gradients_only_with_its_option(busbar, typed):
     assert "--no-overlap" not in line and "--software" not in line and NO_OVERLAP not in notes
 
 
-def test_the_shape_of_a_model_in_a_command_line_becomes_a_file(busbar, tmp_path):
-    """What is proposed works when typed. 40 layers of 2 x 5120 x (5120 + 1024) + 3 x 5120 x 13824 and two norms, and two tables of 32,000 rows."""
-    typed = "--num-layers 40 --hidden-size 5120 --num-attention-heads 40 --ffn-hidden-size=13824 --num-query-groups 8 --swiglu --vocab-size 32000 --ranks 8"
+@pytest.mark.parametrize("mlp,matrices,tables", [("--swiglu --ffn-hidden-size=13824 --untie-embeddings-and-output-weights", 3 * 13824, 2),
+                                                 ("--swiglu", 3 * 13632, 1)])  # 13,632: 8/3 of 5120, rounded down to a multiple of 64
+def test_the_shape_of_a_model_in_a_command_line_becomes_a_file(busbar, tmp_path, mlp, matrices, tables):
+    """What is proposed works when typed. 40 layers of 2 x 5120 x (5120 + 1024), the MLP and two norms, and tables of 32,000 rows."""
+    typed = f"--num-layers 40 --hidden-size 5120 --num-attention-heads 40 --num-query-groups 8 --vocab-size 32000 --ranks 8 {mlp}"
     line, notes = translated(busbar, "plan", "transformer", *typed.split())
     assert line == "plan transformer --layers 40 --ranks 8 --model config.json"
-    assert [head for head, _ in notes] == ["the model is a file, config.json", "left out"] and notes[1][1] == "--swiglu: the model file contains it"
+    assert [head for head, _ in notes] == ["the model is a file, config.json", "left out"] and notes[1][1].startswith("--swiglu")
     (tmp_path / "config.json").write_text(notes[0][1])
-    parameters = 40 * (2 * 5120 * (5120 + 1024) + 3 * 5120 * 13824 + 2 * 5120) + 2 * 32000 * 5120 + 5120
+    parameters = 40 * (2 * 5120 * (5120 + 1024) + 5120 * matrices + 2 * 5120) + tables * 32000 * 5120 + 5120
     run = busbar.run(*line.split(), cwd=tmp_path, emulated=False)
     assert f"{parameters:,} parameters" in run.stdout and "num_hidden_layers" not in run.stderr and json.loads(notes[0][1])["num_hidden_layers"] == 40
 

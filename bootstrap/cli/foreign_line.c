@@ -17,6 +17,7 @@ struct item {
     const char *value;        /* the first one; NULL: none */
     char **words;             /* arguments of the command line, with the values */
     int n_words;
+    bool is_renamed;                   /* opt has the name but for separators and sections */
     const struct bb_opt *opt;          /* busbar's; NULL: not an option of busbar */
     const struct bb_foreign_name *row; /* of another tool; NULL: none */
 };
@@ -45,12 +46,27 @@ struct line {
 
 /* ---- reading ---- */
 
+/* Returns the option of busbar with the same name but for separators and sections: "training.global_batch_size". */
+static const struct bb_opt *find_same_name(const struct bb_opts *set, const char *name, size_t length)
+{
+    const char *section = memrchr(name, '.', length);
+    const char *key = section ? section + 1 : name;
+
+    for (const struct bb_opt_table *t = set->tables; t->opts; t++)
+        for (const struct bb_opt *o = t->opts; o->name; o++)
+            if (bb_is_same_name(o->name, key, length - (size_t)(key - name)))
+                return o;
+    return NULL;
+}
+
 /* Whether a word is an option of NeMo, as "model.context_parallel_size=2". */
 static bool is_assignment(const struct bb_opts *set, const char *word)
 {
     const size_t length = strcspn(word, "=");
 
-    return word[0] != '-' && word[length] && bb_opts_find_foreign(set, word, length);
+    return word[0] != '-' && word[length] &&
+           (bb_opts_find_foreign(set, word, length) ||
+            (memchr(word, '.', length) && find_same_name(set, word, length)));
 }
 
 static bool is_value(const struct bb_opts *set, const char *word)
@@ -107,6 +123,7 @@ static struct item read_item(const struct bb_opts *set, char **word, bool named)
     item.length = strcspn(item.name, "=");
     item.opt = assigns ? NULL : bb_opts_find(set, is_short ? item.name[0] : 0, item.name, item.length, &at);
     item.row = item.opt ? NULL : bb_opts_find_foreign(set, item.name, item.length);
+    item.is_renamed = !item.opt && !item.row && !is_short && (item.opt = find_same_name(set, item.name, item.length));
     section = memrchr(item.name, '.', item.length);
     if (section) {
         item.length -= (size_t)(section + 1 - item.name);
@@ -403,8 +420,15 @@ static void translate_option(struct line *l, const struct item *item)
 static void add_own(struct line *l, const struct item *item)
 {
     const bool repeats = !item->opt || item->opt->kind == BB_OPT_TEXTS;
-    char *text = quoted(item->typed), *before, *word;
+    char *text = item->is_renamed ? bb_format("--%s", item->opt->name) : quoted(item->typed), *before, *word;
 
+    if (item->is_renamed && item->value && item->n_words == 1 && item->opt->kind != BB_OPT_FLAG) {
+        before = text;
+        word = quoted(item->value);
+        text = bb_format("%s %s", before, word);
+        free(before);
+        free(word);
+    }
     for (int i = 1; i < item->n_words; i++) {
         before = text;
         word = quoted(item->words[i]);
@@ -470,7 +494,9 @@ static void translate_line(struct line *l)
 
         if (item->length && translate_by_rule(l, item))
             continue;
-        if (item->opt || !item->length)
+        if (item->is_renamed && item->opt->kind == BB_OPT_FLAG && is_off(item->value))
+            add_note(l, "left out", item, "it is switched off");
+        else if (item->opt || !item->length)
             add_own(l, item);
         else if (!item->row)
             add_note(l, "not known", item, "");
@@ -586,6 +612,7 @@ int bb_opts_reject_foreign_line(const struct bb_opts *set, char **argv)
         const struct item *item = &l.items[i];
         const bool is_chunk = item->row && item->row->values && strcmp(item->row->values, "layers") == 0;
 
+        n += item->is_renamed;
         n += item->row ? 1 + (is_chunk && count_chunks(&l, item) > 0) : 0;
     }
     n += is_uniform(&l) && find_item(&l, "recompute-num-layers");

@@ -149,6 +149,8 @@ STATES = "--use-precision-aware-optimizer has 4 bytes per state; states of 16 bi
      [("left out", "--data-path: a step reads no data set"), ("left out", "--hierarchical-context-parallel-sizes: it is not modelled")]),
     ("--tp-size 2 model.context_parallel_size=2 trainer.devices=8", "--tp 2 --cp 2 --gpus-per-node 8", []),
     ("--world-size 64 --tp-size 8 --num-distributed-optimizer-instances 2", "--ranks 64 --tp 8 --shard-size 4", []),
+    ("--training.global_batch_size 512 --micro_batch_size=2 model.seq_length=4096 model.sequence_parallel=False", "--global-batch-size 512 --micro-batch-size 2 --seq-length 4096",
+     [("left out", "model.sequence_parallel: it is switched off")]),
     ("--nnodes 8 --nproc_per_node 4", "--ranks 32 --gpus-per-node 4", []),
     ("--num_gpus 4 --num_nodes 2", "--ranks 8", []), ("--world-size 64 --nnodes 8", "--ranks 64", []), ("--bf16 --ddp-bucket-size 40000000", "--dtype bfloat16 --bucket-mb 152.6", []),
     ("--bf16 --compile.enable --tp-size 2 --fp8-param-gather", "--dtype bfloat16 --tp 2", [("not known", "--compile.enable --fp8-param-gather")]),

@@ -794,8 +794,11 @@ static void print_verdict(const struct p2p *p)
     if (p->session.world.nodes > 1 && p->options.min_gbps == 0 && !has_slow_between_nodes(p))
         fprintf(p->session.out,
                 "# links are compared with each other: if %s slow, no link between nodes is slower than "
-                "the others; try: --min-gbps with 0.9 x the rate of a NIC (--min-gbps 45 for 400 Gbit/s)\n",
-                p->session.world.nodes == 2 ? "one of the two nodes is" : "all nodes but one are");
+                "the others; try: --min-gbps with 0.9 x the rate of a NIC (--min-gbps 45 for 400 Gbit/s)%s\n",
+                p->session.world.nodes == 2 ? "one of the two nodes is" : "all nodes but one are",
+                p->pairing.one || p->session.world.nodes == 2 || p->session.world.size == p->session.world.nodes
+                    ? ""
+                    : "; if GPUs share a NIC, --schedule one finds a slow path");
     print_causes(p);
 }
 

@@ -1,5 +1,6 @@
 """`busbar bench p2p`: one row per pair, times equal the formulas of the cost model, slow links, wrong data, and rejected input."""
 import json
+import pathlib
 import re
 
 import pytest
@@ -144,6 +145,18 @@ def test_names_the_cause_of_slow_links_first_and_last(busbar, tmp_path, nodes, s
         assert lines[0].startswith(f"# cause: {name}") and done.stdout.splitlines()[-1] == lines[-1] == lines[len(causes) - 1]
         assert done.stdout.index(lines[0]) < done.stdout.index("# bandwidth, one direction")
         assert f"busbar: {name}" in done.stderr and run["reason"].startswith(name)
+
+
+def test_hint_names_the_schedule_that_finds_a_slow_path(busbar, tmp_path):
+    """Two GPUs share a NIC: in a round of concurrent pairs each has half of it, as over the slow path alone."""
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps(json.loads((pathlib.Path(__file__).resolve().parents[2] / "profiles/clusters/a100-pcie-ib.json").read_text()) | {"gpus_per_node": 2, "nics_per_node": 1}))
+    args = ("bench", "p2p", "--metrics", "bandwidth", "--direction", "one", "-n", 2, "--repeats", 2)
+    env = {"EMU_NODES": "4", "EMU_CLUSTER": str(path), "EMU_DATA": "off", "EMU_SLOW": "link=node1-node3:0.5"}
+    rounds = busbar.run(*args, ranks=8, env=env).stdout
+    assert "# no slow link " in rounds and rounds.endswith("; if GPUs share a NIC, --schedule one finds a slow path\n")
+    alone = busbar.run(*args, "--schedule", "one", ranks=8, env=env).stdout
+    assert re.search(r"^# cause: path between \S+node1 and \S+node3: ", alone, re.M) and "share a NIC, --schedule one" not in alone
 
 
 def test_min_gbps_fails_if_all_links_are_equally_slow(busbar, tmp_path):

@@ -137,7 +137,7 @@ const struct bb_foreign_name bb_foreign_options[] = {
     {"use-flash-attn flash-attention flash-attn", "--attention fused", "--attention fused", NULL},
     {"attention-backend", "--attention", "--attention fused", "flash=fused local=unfused"},
     {"framework", "--software", "--software torch", "pytorch=torch megatron-lm=megatron torchtitan=torch-compile"},
-    {"compile torch-compile", "--software torch-compile", "--software torch-compile", NULL},
+    {"compile torch-compile compile.enable", "--software torch-compile", "--software torch-compile", NULL},
     {"train-iters iters steps max-steps", "--steps (proxy) or --tokens N (plan)", "--tokens 15T", NULL},
     {"hidden-size", NULL, MODEL_FILE, "hidden_size"},
     {"ffn-hidden-size", NULL, MODEL_FILE, "intermediate_size"},

@@ -96,13 +96,21 @@ static bool is_cell(const json_t *value, bool null_counts)
     return value && !json_is_object(value) && !json_is_array(value) && (null_counts || !json_is_null(value));
 }
 
+/* Returns the value at a path; of statistics, which have "p50", the median: the heading of "step_us.p50" is "step_us". */
+static json_t *value_at(const json_t *from, const char *path)
+{
+    json_t *value = bb_sweep_follow(from, path), *median = json_object_get(value, "p50");
+
+    return median ? median : value;
+}
+
 /* Returns the scalar at a path in `row`, an element of results[]. If the path does not exist there, returns the
  * scalar in `result`, the complete document of the run; NULL if neither contains a scalar at the path. */
 static const json_t *cell_value(const json_t *result, const json_t *row, const char *path)
 {
-    const json_t *value = row ? bb_sweep_follow(row, path) : NULL;
+    const json_t *value = row ? value_at(row, path) : NULL;
 
-    value = value ? value : bb_sweep_follow(result, path);
+    value = value ? value : value_at(result, path);
     return is_cell(value, false) ? value : NULL;
 }
 
@@ -124,11 +132,11 @@ static bool has_value(const struct bb_gathered *g, const json_t *result, const c
     const json_t *rows = rows_of(g->study, result), *row;
     size_t i;
 
-    if ((!json_is_array(rows) || user_column) && is_cell(bb_sweep_follow(result, path), user_column))
+    if ((!json_is_array(rows) || user_column) && is_cell(value_at(result, path), user_column))
         return true;
     json_array_foreach(rows, i, row)
     {
-        if (is_cell(bb_sweep_follow(row, path), user_column))
+        if (is_cell(value_at(row, path), user_column))
             return true;
     }
     return false;
@@ -503,7 +511,7 @@ static bool leads_to_cell(const json_t *sample, const char *path)
         sample = json_is_array(sample) ? json_array_get(sample, 0) : json_object_get(sample, key);
         path += length + (path[length] == '.');
     }
-    return sample && (is_cell(sample, true) || *path);
+    return sample && (is_cell(sample, true) || *path || json_object_get(sample, "p50"));
 }
 
 /* Adds a sample of each kind of results of a schema; none if the schemas are not installed. */

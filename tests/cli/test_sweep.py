@@ -267,6 +267,12 @@ def test_unknown_columns_are_rejected_before_the_first_run(sweep):
     assert sweep({"command": "plan all_reduce --cluster h100-sxm-ib --sizes 1K", "ranks": 8, "columns": ["time_us.p50", "busbw_gbps"]}).stderr == ""
 
 
+def test_name_in_the_heading_is_a_column(sweep):
+    """The heading of step_us.p50 is step_us, which is accepted as a column, as --sort and --where accept it."""
+    tables = [table(sweep({**SIX, "columns": [column, "samples_per_s"]}, "--sort", "step_us")) for column in ("step_us", "step_us.p50")]
+    assert tables[0] == tables[1] and len(tables[0]) == 6 and all(float(row[-3]) > 0 for row in tables[0]), tables
+
+
 def test_warns_about_a_column_that_no_result_has(sweep):
     done = sweep(study(columns=["step_us.p50", "graph.capture_ms"]))
     assert done.returncode == 0 and "no result has 'graph.capture_ms', so that column is empty" in done.stderr and len(done.stderr.splitlines()) == 1

@@ -990,6 +990,9 @@ static void print_of_expected(const struct bb_report *r, double median)
 {
     if (r->expected->n == 0)
         return;
+    if (r->expected->missing > 0)
+        fprintf(r->out, "# \"-\": %s has no result of %d of the rows, first of %s\n", expected_source(r),
+                r->expected->missing, r->expected->first_missing);
     if (r->n_ratios == 0)
         fprintf(r->out, "# expected by %s: no result of 1 MiB or more to compare\n", expected_source(r));
     else

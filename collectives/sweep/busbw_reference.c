@@ -132,8 +132,12 @@ static int add_placement(struct addition *a, const struct bb_case *c)
         return 0;
     while (row < end && !bb_busbw_reference_matches(row, c, a->mode))
         row++;
-    if (row == end && r->partial)
+    if (row == end && r->partial) {
+        if (r->missing++ == 0)
+            snprintf(r->first_missing, sizeof r->first_missing, "%s %s", bb_colls[c->kind].name,
+                     bb_format_bytes(threshold.bytes, size));
         return 0;
+    }
     if (row == end)
         return bb_err_job(BB_EUSAGE, "%s: %s has no result of %s %s, %s, %s, %s, mode %s", r->option, r->path,
                           bb_colls[c->kind].name, bb_format_bytes(threshold.bytes, size), bb_dtypes[c->dtype].name,

@@ -54,6 +54,8 @@ struct bb_busbw_reference {
      * of `file` */
     struct bb_busbw_threshold *item;
     int n;
+    int missing; /* number of cases without a row in `file`, and the first of them */
+    char first_missing[64];
 };
 
 /*

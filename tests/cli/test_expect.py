@@ -81,6 +81,16 @@ def test_earlier_run_is_the_expectation(busbar, tmp_path):
     assert done.returncode == 2 and f"--expect: {good} is for 2 ranks on 1 node, but this run has 3 ranks on 1 node" in done.stderr
 
 
+def test_results_that_the_expectation_lacks_are_named(busbar, tmp_path):
+    root, done = bench(busbar, tmp_path)
+    assert '"-"' not in done.stdout
+    (tmp_path / "good.json").write_text(json.dumps({**root, "results": [row for row in root["results"] if row["bytes"] != 4 << 20]}))
+    root, done = bench(busbar, tmp_path, "--expect", tmp_path / "good.json")
+    rows = [row for row in root["results"] if row["expected_busbw_gbps"] is None]
+    assert {row["bytes"] for row in rows} == {4 << 20}
+    assert f'# "-": {tmp_path}/good.json has no result of {len(rows)} of the rows, first of all_reduce 4 MiB\n' in done.stdout, done.stdout
+
+
 def test_own_profile_is_the_expectation(busbar, tmp_path):
     mine, profile = tmp_path / "mine.json", json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())
     profile["nccl"] = [{**variant, "gbps": 2 * variant["gbps"]} for variant in profile["nccl"]]

@@ -157,11 +157,12 @@ static struct line make_line(const struct bb_result_file *file, const char *role
 struct table {
     const struct bb_result_file *files;
     int n;
-    struct line *lines; /* [n] */
-    json_t *differs;    /* list of the names of the conditions that differ */
-    bool steps, full;   /* steps: each file has one row, a step; full: the text has all files and conditions */
-    const char *work;   /* "token" or "sample" if the work per step differs; else NULL */
-    bool per_gpu;       /* the number of ranks differs */
+    struct line *lines;       /* [n] */
+    json_t *differs;          /* list of the names of the conditions that differ */
+    bool steps, full;         /* steps: each file has one row, a step; full: the text has all files and conditions */
+    const char *work;         /* "token" or "sample" if the work per step differs; else NULL */
+    bool per_gpu;             /* the number of ranks differs */
+    double threshold_percent; /* NaN: none */
 };
 
 /* Returns the tokens or samples per step; NaN: unknown. */
@@ -458,7 +459,10 @@ static void print_verdict(const struct table *t, FILE *out)
         return;
     }
     c = &t->lines[worst].compared;
-    fprintf(out, "# %sverdict: %s (%s", t->n > 2 ? "worst " : "", c->verdict, t->files[worst].path);
+    fprintf(out, "# %sverdict: %s", t->n > 2 ? "worst " : "", c->verdict);
+    if (!isnan(t->threshold_percent) && (strcmp(c->verdict, "slower") == 0 || strcmp(c->verdict, "not slower") == 0))
+        fprintf(out, " by more than %g %%", t->threshold_percent);
+    fprintf(out, " (%s", t->files[worst].path);
     if (c->rows > 1)
         fprintf(out, ": %ld faster, %ld slower of %ld rows; slowest", c->faster, c->slower, c->rows);
     else
@@ -636,7 +640,8 @@ static int check_criteria(const struct table *t, const struct bb_regression_thre
 int bb_what_if(const struct bb_result_file *files, int n, const struct bb_regression_threshold *threshold, bool full,
                FILE *out, struct bb_results *results)
 {
-    struct table t = {.files = files, .n = n, .steps = true, .full = full};
+    struct table t = {
+        .files = files, .n = n, .steps = true, .full = full, .threshold_percent = threshold->threshold_percent};
     int rc = 0;
 
     BB_NEW(t.lines, n);

@@ -655,7 +655,8 @@ def test_several_bench_files_are_judged_by_their_rows(busbar, tmp_path):
     for threshold, status, verdict in ((-1, 0, "slower"), (50, 5, "slower"), (150, 0, "not slower")):
         done = busbar.run("compare", "a.json", "c.json", "b.json", "--threshold", threshold, emulated=False, cwd=tmp_path)
         assert done.returncode == status
-        assert re.search(rf"# worst verdict: {verdict} \(b.json: 0 faster, \d slower of 2 rows; slowest all_reduce 8 B: \+100.0 %\)\n$", done.stdout)
+        more = f" by more than {threshold} %" if threshold > 0 else ""
+        assert re.search(rf"# worst verdict: {verdict}{more} \(b.json: 0 faster, \d slower of 2 rows; slowest all_reduce 8 B: \+100.0 %\)\n$", done.stdout)
 
 
 @pytest.mark.parametrize("args, verdict, status", [((), "slower", 0), (("--threshold", "5"), "slower", 5)])
@@ -664,7 +665,8 @@ def test_several_nccl_tests_files_have_a_verdict(busbar, tmp_path, args, verdict
         (tmp_path / f"{name}.json").write_text(json.dumps(nccl_tests(10, time)))
     done = busbar.run("compare", "mon.json", "tue.json", "wed.json", *args, emulated=False, cwd=tmp_path)
     assert done.returncode == status and "try: --threshold PERCENT" not in done.stdout
-    assert re.search(rf"# worst verdict: {verdict} \(wed.json: 0 faster, \d slower of 2 rows; slowest all_reduce 16 B: \+60.6 %\)\n$", done.stdout)
+    more = " by more than 5 %" if args else ""
+    assert re.search(rf"# worst verdict: {verdict}{more} \(wed.json: 0 faster, \d slower of 2 rows; slowest all_reduce 16 B: \+60.6 %\)\n$", done.stdout)
 
 
 ROLES = {"first stage": (0, 40., 60.), "last stage": (4, 70., 30.)}
@@ -878,7 +880,7 @@ def test_the_last_line_is_a_verdict_on_all_plans(busbar, tmp_path):
     three = busbar.run("compare", "a.json", "b.json", "c.json", emulated=False, cwd=tmp_path).stdout.splitlines()
     assert three[-2].startswith("# inconclusive: b.json (+5.0 %)") and three[-1].startswith("# worst verdict: slower (c.json: transformer step"), three
     two = busbar.run("compare", "a.json", "c.json", "--threshold", "1", emulated=False, cwd=tmp_path)
-    assert two.returncode == 5 and two.stdout.splitlines()[-1].startswith("# verdict: slower (c.json: transformer step"), two.stdout
+    assert two.returncode == 5 and two.stdout.splitlines()[-1].startswith("# verdict: slower by more than 1 % (c.json: transformer step"), two.stdout
 
 
 def test_a_best_layout_differs_from_the_plan_of_its_command_in_no_condition(busbar, tmp_path):

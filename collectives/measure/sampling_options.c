@@ -76,15 +76,21 @@ static int resolve_seed(struct bb_sampling_options *o)
     return 0;
 }
 
-/* Parses one element RANK:US of the list in --delay. */
+/* Parses one element RANK:US of the list in --delay, or rank=RANK:TIME as in `busbar proxy`. */
 static int parse_delay(const char *word, int *rank, double *us)
 {
-    const char *colon = strchr(word, ':');
+    const char *number = strncmp(word, "rank=", 5) == 0 ? word + 5 : word, *colon = strchr(number, ':');
     char rank_text[16];
+    double seconds;
 
-    snprintf(rank_text, sizeof rank_text, "%.*s", colon ? (int)(colon - word) : 0, word);
-    if (!colon || bb_parse_int(rank_text, 0, 1 << 30, rank) || bb_parse_double(colon + 1, us) || *us < 0 || *us > 1e9)
-        return bb_err(BB_EUSAGE, "--delay: '%s' is not valid, expected RANK:MICROSECONDS, try: 1:100", word);
+    snprintf(rank_text, sizeof rank_text, "%.*s", colon ? (int)(colon - number) : 0, number);
+    if (colon && bb_parse_duration(colon + 1, &seconds) == 0)
+        *us = 1e6 * seconds;
+    else if (!colon || number != word || bb_parse_double(colon + 1, us))
+        colon = NULL;
+    if (!colon || bb_parse_int(rank_text, 0, 1 << 30, rank) || *us < 0 || *us > 1e9)
+        return bb_err(BB_EUSAGE, "--delay: '%s' is not valid, expected RANK:MICROSECONDS or rank=RANK:TIME, try: 1:100",
+                      word);
     return 0;
 }
 

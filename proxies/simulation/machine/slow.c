@@ -62,17 +62,21 @@ static bool is_path(const struct bb_slow_item *item)
     return item->kind == BB_SLOW_PATH || item->kind == BB_SLOW_WAY;
 }
 
+/* A delay may be "R:US", as `busbar bench` has it. */
 static bool parse_item(const char *text, bool delay, struct bb_slow_item *item)
 {
+    const size_t skipped = delay && isdigit((unsigned char)*text) ? strlen("rank=") : 0;
+
     for (int i = 0; i < FORMS; i++) {
         const char *at = text;
 
         *item = (struct bb_slow_item){.kind = forms[i].kind};
-        if ((item->kind == BB_SLOW_DELAY) != delay || !take_location(&at, forms[i].location, item))
+        if ((item->kind == BB_SLOW_DELAY) != delay || !take_location(&at, forms[i].location + skipped, item))
             continue;
-        if (delay ? bb_parse_duration(at, &item->factor) : bb_parse_double(at, &item->factor))
+        if (delay && bb_parse_duration(at, &item->factor) == 0)
+            item->factor *= 1e6;
+        else if ((delay && !skipped) || bb_parse_double(at, &item->factor))
             return false;
-        item->factor *= delay ? 1e6 : 1;
         if (is_path(item) && item->number == item->other)
             return false;
         return item->factor >= (delay ? 0 : min_factor) && item->factor <= forms[i].max;

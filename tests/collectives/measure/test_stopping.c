@@ -181,7 +181,7 @@ static void parses_sampling_options(void **state)
     int highest;
 
     (void)state;
-    assert_int_equal(bb_sampling_parse_delays("1:100,3:0.5,1:7,9:1", 4, us, &highest), 0);
+    assert_int_equal(bb_sampling_parse_delays("1:100,rank=3:0.5us,1:7,9:1", 4, us, &highest), 0);
     assert_true(us[0] == 0 && us[1] == 7 && us[2] == 0 && us[3] == 0.5 && highest == 9);
     for (size_t i = 0; i < ROWS(bad_delays); i++)
         assert_int_equal(bb_sampling_parse_delays(bad_delays[i], 4, us, &highest), -BB_EUSAGE);

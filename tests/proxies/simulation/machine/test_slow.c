@@ -53,7 +53,7 @@ static void slow_node_slows_its_gpus_and_nics(void **state)
 
 static void parses_delays_with_units(void **state)
 {
-    static const char *const wrong[] = {"rank=1:100", "rank=1:2s", "1:100us", "rank=1:5min", "link=leaf0:1us"};
+    static const char *const wrong[] = {"rank=1:100", "rank=1:2s", "1:100ns", "rank=1:5min", "link=leaf0:1us"};
     struct bb_slow slow = {0};
     json_t *list;
 
@@ -64,10 +64,13 @@ static void parses_delays_with_units(void **state)
     assert_int_equal(bb_slow_delay_ns(&slow, 2), 1500000);
     assert_int_equal(bb_slow_delay_ns(&slow, 3), 1000000000);
     assert_true(bb_slow_compute_factor(&slow, 1, 0) == 1);
-    assert_int_equal(bb_slow_parse_delays(&slow, "--delay", "rank=4:0.1234567s"), 0);
+    assert_int_equal(bb_slow_parse_delays(&slow, "--delay", "4:7,5:7us"), 0); /* as in busbar bench */
+    assert_int_equal(bb_slow_delay_ns(&slow, 4), 7000);
+    assert_int_equal(bb_slow_delay_ns(&slow, 5), 7000);
+    assert_int_equal(bb_slow_parse_delays(&slow, "--delay", "rank=6:0.1234567s"), 0);
     list = bb_slow_json(&slow);
     assert_string_equal(json_string_value(json_array_get(list, 3)), "rank=3:1000000us");
-    assert_string_equal(json_string_value(json_array_get(list, 4)), "rank=4:123456.7us");
+    assert_string_equal(json_string_value(json_array_get(list, 6)), "rank=6:123456.7us");
     json_decref(list);
     bb_err_mute(1);
     assert_int_equal(bb_slow_validate(&slow, "--slow", NULL, 3, 0), -BB_EUSAGE);

@@ -551,7 +551,7 @@ def test_gemm_compute_prints_tflops(busbar):
     done = busbar.run("proxy", "bert_large", 2, 2, 1, *ONE, "--compute", "gemm", "--scale-counts", 0.001, ranks=2,
                       env=NO_DATA)
     assert done.returncode == 0, done.stderr
-    assert re.search(r"# model FLOPs: [0-9.e+]+ per step, [0-9.]+ TFLOP/s per GPU\n", done.stdout)
+    assert re.search(r"# model FLOPs: [0-9.e+]+ per step on all ranks, [0-9.]+ TFLOP/s per GPU\n", done.stdout)
 
 
 @pytest.mark.parametrize("name,args,ranks,dtype", [

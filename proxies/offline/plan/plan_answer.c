@@ -25,7 +25,7 @@ struct answer {
     const char *role, *ends, *group, *group_parts, *equal;
     int64_t group_ns, host_ns, rest_ns; /* rest: from the end of this rank until the last one ends */
     int last;                           /* the rank that ends last; negative: the one of the step line */
-    double peak; /* TFLOP/s of the MFU; NaN: not printed */
+    double peak;                        /* TFLOP/s of the MFU; NaN: not printed */
     const char *peak_type;
     struct bb_plan_rates of;
 };

@@ -161,7 +161,7 @@ static void print_role(const struct bb_plan *plan, const struct bb_traffic_role 
     if (role->compute_us > 0)
         fprintf(out, "  compute: %s\n", bb_format_time(role->compute_us, text));
     if (role->flops > 0)
-        fprintf(out, "  model FLOPs: %s\n", bb_format_thousands(role->flops, text));
+        fprintf(out, "  model FLOPs: %s per rank\n", bb_format_thousands(role->flops, text));
     print_memory(role, out);
 }
 

@@ -151,7 +151,7 @@ static const struct bb_field throughput_fields[] = {
     {0},
 };
 static const struct bb_field flops_fields[] = {
-    {"model_flops", "# model FLOPs: ", " per step", 0, 4, RATE(model_flops), .form = BB_FORM_GENERAL},
+    {"model_flops", "# model FLOPs: ", " per step on all ranks", 0, 4, RATE(model_flops), .form = BB_FORM_GENERAL},
     {NULL, ", ", " TFLOP/s per GPU", 0, 2, RATE(tflops_per_gpu)},
     BB_NAMED(struct rates, peak_tflops),
     {NULL, " of ", "", 0, 6, RATE(peak_tflops), .form = BB_FORM_GENERAL},

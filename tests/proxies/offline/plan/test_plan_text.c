@@ -93,7 +93,7 @@ static void prints_roles_with_and_without_compute(void **state)
     assert_contains(text,
                     "rank, 1 rank: 0\n"
                     "  kind           group      ranks         count type      calls       size    payload  peers\n"
-                    "  compute: 0.250 us\n  model FLOPs: 1,234,567\n  buffers of busbar proxy: 0 B\n\n");
+                    "  compute: 0.250 us\n  model FLOPs: 1,234,567 per rank\n  buffers of busbar proxy: 0 B\n\n");
     assert_contains(
         text,
         "rank, 1 rank: 1\n"

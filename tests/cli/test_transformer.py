@@ -237,6 +237,16 @@ def test_advice_for_the_number_of_virtual_stages_is_accepted(busbar, layout, adv
     assert busbar.run(*args, *sum(options.items(), ()), emulated=False).returncode == 0
 
 
+def test_advice_for_a_layout_without_stages_divides_the_ranks(busbar):
+    """12 virtual stages, as 4 stages of 3 on 64 ranks."""
+    args = "plan transformer --model llama3_8b --ranks 64 --micro-batches 16 --pipeline-layout Et*2|(t*3|)*10L".split()
+    done = busbar.run(*args, emulated=False)
+    assert done.returncode == 2 and done.stderr.endswith("; try: --pp 4\n")
+    assert busbar.run(*args, "--pp", 4, emulated=False).returncode == 0
+    more = busbar.run(*args, "--pp", 8, "--vpp", 4, emulated=False)
+    assert more.returncode == 2 and more.stderr.endswith(" add 20, which may be empty, as in 'E||t|L'\n")
+
+
 def test_deepseek_v3_with_multi_token_prediction(busbar):
     """DeepSeek-V3's module has 11.5e9 parameters of its own (README_WEIGHTS.md). By hand, FLOPs per token forward: 2 x (projection, attention,
     9 experts and router, head) and the scores. On a virtual stage of its own it sends both hidden states, and holds the table of the embedding."""

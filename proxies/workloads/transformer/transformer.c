@@ -52,6 +52,18 @@ static void ignore_ones(struct bb_transformer_options *o)
     }
 }
 
+/* Rejects a pipeline layout without --pp. Suggests the most stages that divide its virtual stages and the ranks. */
+static int reject_missing_stages(const struct bb_proxy_config *c)
+{
+    const int parts = bb_pipe_layout_part(c->transformer.pipeline_layout, 0, NULL);
+    int stages = MAX(parts, 1);
+
+    while (stages > 1 && (parts % stages || c->ranks % stages))
+        stages--;
+    return bb_err(BB_EUSAGE, "%s: --pipeline-layout requires --pp; try: --pp %d", c->proxy,
+                  stages > 1 ? stages : MAX(parts, 1));
+}
+
 static int fill_defaults(struct bb_proxy_config *c)
 {
     struct bb_transformer_options *o = &c->transformer;
@@ -63,8 +75,7 @@ static int fill_defaults(struct bb_proxy_config *c)
                       "--model gpt2_small",
                       c->proxy);
     if (o->pipeline_layout && !o->pp)
-        return bb_err(BB_EUSAGE, "%s: --pipeline-layout requires --pp; try: --pp %d", c->proxy,
-                      MAX(1, bb_pipe_layout_part(o->pipeline_layout, 0, NULL)));
+        return reject_missing_stages(c);
     if (o->pipeline_layout && o->vpp == 0)
         o->vpp = bb_pipe_layout_part(o->pipeline_layout, 0, NULL) / o->pp;
     if (o->schedule && strcmp(o->schedule, bb_schedule_names[BB_INTERLEAVED]) == 0 && o->vpp == 0)

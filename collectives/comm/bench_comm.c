@@ -103,8 +103,7 @@ static void print_head(const struct lives *v)
         return;
     fprintf(out,
             "# host time from a common start until the call has finished its work; slowest rank in each of %d life "
-            "cycles%s\n"
-            "# fastest rank: the shortest of the ranks' own medians\n",
+            "cycles; fastest rank: shortest median of a rank%s\n",
             v->options.repeats, shows_all(v) ? "" : "; smaller communicators: --full");
     if (v->session.detail)
         fprintf(out, "# %s communicators, operations of %s, split into %d communicators\n",
@@ -187,7 +186,7 @@ static int put_rows(struct lives *v)
     struct bb_telemetry_row seen = v->seen;
     static const char *const answers[] = {"init", "first_all_reduce", "all_reduce"};
     double ms[] = {NAN, NAN, NAN};
-    char what[64];
+    char what[64], cost[BB_TIME_TEXT], first[BB_TIME_TEXT];
     struct row row;
     int rc = 0;
 
@@ -206,9 +205,9 @@ static int put_rows(struct lives *v)
         TRY(bb_result_put(&v->session, fields, &row, &seen, seen.gpu_flags, what));
     }
     if (out && v->life.ranks == v->session.world.size)
-        fprintf(out,
-                "# a communicator of %d rank%s costs %.3f ms, its first all_reduce %.3f ms more than a repeated one\n",
-                v->life.ranks, v->life.ranks == 1 ? "" : "s", ms[0], ms[1] - ms[2]);
+        fprintf(out, "# a communicator of %d rank%s costs %s, its first all_reduce %s more than a repeated one\n",
+                v->life.ranks, v->life.ranks == 1 ? "" : "s", bb_format_time(1e3 * ms[0], cost),
+                bb_format_time(1e3 * (ms[1] - ms[2]), first));
 out:
     return rc;
 }

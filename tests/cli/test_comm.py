@@ -80,8 +80,8 @@ def test_text_labels_the_times_of_the_emulator(busbar):
     header = [line for line in done.stdout.splitlines() if line.startswith("# ")]
     assert "# ranks                    step       median          min          max   fastest rank  slowest rank" in header
     assert "#                                       (ms)         (ms)         (ms)           (ms)         (no.)" in header
-    assert re.fullmatch(r"# a communicator of 2 ranks costs \d+\.\d{3} ms, its first all_reduce -?\d+\.\d{3} ms more than a repeated one", header[-1])
-    assert "# fastest rank: the shortest of the ranks' own medians" in header
+    assert re.fullmatch(r"# a communicator of 2 ranks costs \S+ [um]?s, its first all_reduce -?\S+ [um]?s more than a repeated one", header[-1])
+    assert any("; fastest rank: shortest median of a rank" in line for line in header)
     for line in done.stdout.splitlines():
         if not line.startswith("#"):
             assert re.fullmatch(r"      2  [ a-z_]{22}(  [ \d]{7}\.\d{3}){3}  [ \d]{9}\.\d{3}  [ \d]{12}", line), line

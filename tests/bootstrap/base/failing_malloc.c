@@ -1,7 +1,8 @@
 /*
- * failing_malloc.c - a preloaded library (LD_PRELOAD) that fails one memory allocation of each process: allocation
- * number FAIL_MALLOC returns NULL, all others succeed. The library then creates the file FAIL_MALLOC_FILE, so that a
- * test knows when its number exceeds the number of allocations. With FAIL_MALLOC_OURS only allocations by busbar and
+ * failing_malloc.c - a preloaded library (LD_PRELOAD) that fails one memory allocation of a run: allocation number
+ * FAIL_MALLOC of the first process that reaches it returns NULL, all others succeed. The library then creates the file
+ * FAIL_MALLOC_FILE, so that a test knows when its number exceeds the number of allocations, and a process forked shortly
+ * before, which has the same number of allocations, does not fail, too. With FAIL_MALLOC_OURS only allocations by busbar and
  * busbar-rank count; allocations inside MPI and CUDA do not. With FAIL_MALLOC_PROGRAM only processes with this name
  * count: busbar (the supervisor and the process that writes the results) or busbar-rank; a shell or Python process that
  * execs busbar does not.
@@ -36,13 +37,17 @@ static int is_chosen_program(void)
     return !name || strcmp(name, program_invocation_short_name) == 0;
 }
 
-static void report_failure(const char *path)
+/* Creates the file. Returns whether it did not exist. */
+static int is_first_failure(const char *path)
 {
-    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 
+    if (fd < 0 && errno == EEXIST)
+        return 0;
     if (fd < 0)
         abort();
     close(fd);
+    return 1;
 }
 
 static int fails_now(void *caller)
@@ -60,8 +65,8 @@ static int fails_now(void *caller)
         return 0;
     if (__atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED) != chosen)
         return 0;
-    if (getenv("FAIL_MALLOC_FILE"))
-        report_failure(getenv("FAIL_MALLOC_FILE"));
+    if (getenv("FAIL_MALLOC_FILE") && !is_first_failure(getenv("FAIL_MALLOC_FILE")))
+        return 0;
     errno = ENOMEM;
     return 1;
 }

@@ -402,4 +402,6 @@ def main(arguments):
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts its background jobs with both signals ignored,
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)             # which the ranks would inherit
     sys.exit(main(sys.argv[1:]))

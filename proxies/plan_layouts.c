@@ -148,7 +148,7 @@ static int print_accuracy(const struct bb_plan_options *o, const struct bb_layou
            bb_layouts_ranked_ns(&found->rows[alike]) <= (1 + error) * bb_layouts_ranked_ns(&found->rows[0]))
         alike++;
     if (alike > 1)
-        printf("# layouts 1 to %d have step times within the error of the forecast\n", alike);
+        printf("# the step times of layouts 1 to %d differ by less than the error of the forecast\n", alike);
 out:
     bb_step_release(&step);
     return rc;

@@ -311,39 +311,41 @@ out:
     return rc;
 }
 
+/* Finds the memory that training needs with all layers recomputed; 0: more than fits. changed: a copy of the configuration */
+static int find_recomputed_bytes(struct bb_proxy_config *changed, const struct bb_arch *arch, double gpu_bytes,
+                                 double *bytes)
+{
+    double needed;
+    int rc;
+
+    changed->transformer.recompute = "full";
+    changed->transformer.recompute_modules = NULL;
+    TRY(bb_training_bytes(changed, arch, &needed));
+    *bytes = needed <= BB_SAFE_MEMORY * gpu_bytes ? needed : 0;
+out:
+    return rc;
+}
+
 /* Finds whether training fits with all layers recomputed and a fused loss. */
 static int guess_loss(const struct bb_proxy_config *config, const struct bb_arch *arch, struct bb_forecast *f)
 {
     struct bb_proxy_config fused = *config;
-    double bytes;
-    int rc;
 
     if (config->transformer.loss || f->full_bytes == 0)
         return 0;
     fused.transformer.loss = "fused";
-    fused.transformer.recompute = "full";
-    TRY(bb_training_bytes(&fused, arch, &bytes));
-    f->fused_bytes = bytes <= BB_SAFE_MEMORY * f->gpu_bytes ? bytes : 0;
-out:
-    return rc;
+    return find_recomputed_bytes(&fused, arch, f->gpu_bytes, &f->fused_bytes);
 }
 
 /* Finds whether training fits with all layers recomputed without the overlap of the experts' dispatch, which excludes that. */
 static int guess_serial(const struct bb_proxy_config *config, const struct bb_arch *arch, struct bb_forecast *f)
 {
     struct bb_proxy_config serial = *config;
-    double bytes;
-    int rc;
 
     if (!config->transformer.moe_overlap)
         return 0;
     serial.transformer.moe_overlap = false;
-    serial.transformer.recompute = "full";
-    serial.transformer.recompute_modules = NULL;
-    TRY(bb_training_bytes(&serial, arch, &bytes));
-    f->serial_bytes = bytes <= BB_SAFE_MEMORY * f->gpu_bytes ? bytes : 0;
-out:
-    return rc;
+    return find_recomputed_bytes(&serial, arch, f->gpu_bytes, &f->serial_bytes);
 }
 
 /* Assume the precision-aware optimizer if training then fits in GPU memory; otherwise, or with dropless experts,

@@ -426,24 +426,27 @@ def count_within(layouts, error):
     return [sum(time <= (1 + error + more) * times[0] for time in times) for more in (-0.005, 0.005)]
 
 
+def search_layouts(busbar, args):
+    """The text of a search, and its layouts in the JSON."""
+    return busbar.run("plan", "transformer", *args.split(), emulated=False).stdout, plan(busbar, args)["best_layout"]["layouts"]
+
+
 def test_search_says_which_layouts_differ_by_less_than_the_error(busbar):
     args = "--model llama3_8b --ranks 8 --seq-length 2048 --global-batch-size 16 --cluster h100-sxm-ib --best-layout --pp 1 --top 5"
-    text = busbar.run("plan", "transformer", *args.split(), emulated=False).stdout
-    rows = plan(busbar, args)["best_layout"]["layouts"]
+    text, rows = search_layouts(busbar, args)
     error = float(re.search(r"dense, 16 bits \(\d+ published steps\): error (\d+)%", text)[1]) / 100
     fewest, most = count_within(rows, error)
-    printed = re.search(r"# layouts 1 to (\d+) have step times within the error of the forecast\n", text)
+    printed = re.search(r"# the step times of layouts 1 to (\d+) differ by less than the error of the forecast\n", text)
     assert fewest <= (int(printed[1]) if printed else 1) <= most
 
 
 def test_few_published_steps_separate_layouts_by_the_error_to_assume(busbar):
     args = "--model mixtral_8x7b --ranks 32 --seq-length 64K --global-batch-size 32 --cluster h200-sxm-ib --best-layout --pp 1 --cp 1"
-    text = busbar.run("plan", "transformer", *args.split(), emulated=False).stdout
-    rows = plan(busbar, args)["best_layout"]["layouts"]
+    text, rows = search_layouts(busbar, args)
     assumed = float(re.search(r"too few for a range: assume (\d+)% or more\n", text)[1]) / 100
     fewest, most = count_within(rows, assumed)
     mean = float(re.search(r"published steps?\): error (\d+)%", text)[1]) / 100
-    assert count_within(rows, mean)[1] < fewest <= int(re.search(r"# layouts 1 to (\d+) have ", text)[1]) <= most
+    assert count_within(rows, mean)[1] < fewest <= int(re.search(r"# the step times of layouts 1 to (\d+) differ ", text)[1]) <= most
 
 
 def test_search_says_which_layouts_fit_with_equal_load_only(busbar):

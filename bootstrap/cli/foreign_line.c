@@ -218,52 +218,60 @@ static char *quoted(const char *word)
 
 /* ---- options that depend on others ---- */
 
+/* Returns the number at the begin of a text, at most 2^20 in magnitude, so that products of two fit in long; 0: NULL, or no number. */
+static long read_number(const char *text)
+{
+    const long limit = 1 << 20, value = text ? strtol(text, NULL, 10) : 0;
+
+    return value > limit ? limit : value < -limit ? -limit : value;
+}
+
 /* Returns the number of ranks; 0: unknown. */
-static int ranks_of(const struct line *l)
+static long ranks_of(const struct line *l)
 {
     const struct item *nodes = find_item(l, "nodes nnodes num-nodes hosts num-hosts num-machines");
     const struct item *gpus = find_item(l, "num-gpus"); /* DeepSpeed: of each node */
-    const int n_nodes = nodes && nodes->value ? atoi(nodes->value) : 0, given = atoi(value_of(l, "--gpus-per-node"));
-    const int ranks = gpus && n_nodes > 0 ? 0 : atoi(value_of(l, "--ranks"));
-    const int per_node = gpus && gpus->value ? atoi(gpus->value) : given;
+    const long n_nodes = nodes ? read_number(nodes->value) : 0, given = read_number(value_of(l, "--gpus-per-node"));
+    const long ranks = gpus && n_nodes > 0 ? 0 : read_number(value_of(l, "--ranks"));
+    const long per_node = gpus && gpus->value ? read_number(gpus->value) : given;
 
     return ranks > 0 ? ranks : n_nodes * (per_node > 0 ? per_node : 8);
 }
 
-static int degree(const struct line *l, const char *ours)
+static long degree(const struct line *l, const char *ours)
 {
-    const int value = atoi(value_of(l, ours));
+    const long value = read_number(value_of(l, ours));
 
     return value > 0 ? value : 1;
 }
 
 static bool translate_nodes(struct line *l, const struct item *item)
 {
-    const int ranks = ranks_of(l);
+    const long ranks = ranks_of(l);
     size_t at;
 
     if (!item->value || ranks <= 0 || item->value[strspn(item->value, "0123456789")] ||
         !bb_opts_find(l->set, 0, "ranks", 5, &at))
         return false;
-    add_fragment(l, bb_format("--ranks"), bb_format("--ranks %d", ranks), COMPANION);
+    add_fragment(l, bb_format("--ranks"), bb_format("--ranks %ld", ranks), COMPANION);
     return true;
 }
 
 /* Returns the data-parallel size of all ranks; 0: unknown. */
-static int data_parallel_size(const struct line *l)
+static long data_parallel_size(const struct line *l)
 {
-    return ranks_of(l) / (degree(l, "--tp") * degree(l, "--pp") * degree(l, "--cp"));
+    return ranks_of(l) / degree(l, "--tp") / degree(l, "--pp") / degree(l, "--cp");
 }
 
 /* Megatron-LM: the optimizer's shards are stored by dp / N ranks. */
 static bool translate_instances(struct line *l, const struct item *item)
 {
-    const int n = item->value ? atoi(item->value) : 0, dp = data_parallel_size(l);
+    const long n = read_number(item->value), dp = data_parallel_size(l);
 
     if (n < 1 || dp < n || dp % n)
         return false;
     if (n > 1)
-        add_fragment(l, bb_format("--shard-size"), bb_format("--shard-size %d", dp / n), TRANSLATED);
+        add_fragment(l, bb_format("--shard-size"), bb_format("--shard-size %ld", dp / n), TRANSLATED);
     return true;
 }
 
@@ -272,20 +280,20 @@ static bool translate_shards(struct line *l, const struct item *item)
 {
     const struct item *shards = find_item(l, "data-parallel-shard-degree"),
                       *copies = find_item(l, "data-parallel-replicate-degree");
-    const int replicate = copies && copies->value ? atoi(copies->value) : 1;
-    const int rest = data_parallel_size(l) / (replicate > 0 ? replicate : 1);
-    int shard = shards && shards->value ? atoi(shards->value) : -1;
+    const long replicate = copies && copies->value ? read_number(copies->value) : 1;
+    const long rest = data_parallel_size(l) / (replicate > 0 ? replicate : 1);
+    long shard = shards && shards->value ? read_number(shards->value) : -1;
     char *text;
 
     if (item != (shards ? shards : copies))
         return true;
     if (shard == 1)
-        text = bb_format("--dp %d", replicate);
+        text = bb_format("--dp %ld", replicate);
     else if (replicate <= 1)
-        text = shard > 0 ? bb_format("--dp-sync zero3 --dp %d", shard) : bb_format("--dp-sync zero3");
+        text = shard > 0 ? bb_format("--dp-sync zero3 --dp %ld", shard) : bb_format("--dp-sync zero3");
     else {
         shard = shard > 0 ? shard : rest;
-        text = shard > 0 ? bb_format("--dp-sync hsdp --dp %d --shard-size %d", replicate * shard, shard)
+        text = shard > 0 ? bb_format("--dp-sync hsdp --dp %ld --shard-size %ld", replicate * shard, shard)
                          : bb_format("--dp-sync hsdp");
     }
     add_options(l, text, TRANSLATED);
@@ -294,22 +302,22 @@ static bool translate_shards(struct line *l, const struct item *item)
 }
 
 /* Returns the chunks of a pipeline stage, from the layers of a chunk; 0: unknown. */
-static int count_chunks(const struct line *l, const struct item *item)
+static long count_chunks(const struct line *l, const struct item *item)
 {
     const char *model = value_of(l, "--model");
-    const int pp = atoi(value_of(l, "--pp")), given = atoi(value_of(l, "--layers"));
-    const int layers = given || !*model || !l->set->layers_of ? given : l->set->layers_of(model);
-    const int chunk = atoi(item->value ? item->value : "");
+    const long pp = read_number(value_of(l, "--pp")), given = read_number(value_of(l, "--layers"));
+    const long layers = given || !*model || !l->set->layers_of ? given : l->set->layers_of(model);
+    const long chunk = read_number(item->value);
 
     return pp > 0 && chunk > 0 && layers % (pp * chunk) == 0 ? layers / (pp * chunk) : 0;
 }
 
 static bool translate_chunks(struct line *l, const struct item *item)
 {
-    const int chunks = count_chunks(l, item);
+    const long chunks = count_chunks(l, item);
 
     if (chunks)
-        add_fragment(l, bb_format("--vpp"), bb_format("--vpp %d", chunks), TRANSLATED);
+        add_fragment(l, bb_format("--vpp"), bb_format("--vpp %ld", chunks), TRANSLATED);
     return chunks > 0;
 }
 
@@ -339,13 +347,13 @@ static bool translate_recompute_method(struct line *l, const struct item *item)
 static bool translate_dispatcher(struct line *l, const struct item *item)
 {
     const struct item *topk = find_item(l, "moe-router-group-topk");
-    const int nodes = (degree(l, "--ep") + 7) / 8, groups = topk && topk->value ? atoi(topk->value) : 0;
+    const long nodes = (degree(l, "--ep") + 7) / 8, groups = topk ? read_number(topk->value) : 0;
 
     if (!item->value || strcasecmp(item->value, "flex") != 0 || *value_of(l, "--moe-node-limit"))
         return false;
     if (groups > 0)
         add_fragment(l, bb_format("--moe-dispatch"),
-                     bb_format("--moe-dispatch dedup --moe-node-limit %d", groups < nodes ? groups : nodes),
+                     bb_format("--moe-dispatch dedup --moe-node-limit %ld", groups < nodes ? groups : nodes),
                      TRANSLATED);
     else
         add_note(l, "by hand", item, "is --moe-dispatch dedup --moe-node-limit N (nodes per token) here");
@@ -528,7 +536,7 @@ static bool write_model(const struct line *l, FILE *out)
     const bool gated = find_item(l, "swiglu num-query-groups");
     const char *layers = value_of(l, "--layers");
     const struct item *hidden = find_item(l, "hidden-size");
-    const int width = hidden && hidden->value ? atoi(hidden->value) : 0;
+    const long width = hidden ? read_number(hidden->value) : 0;
     bool any = false;
 
     fprintf(out, "{\"model_type\": \"%s\"", gated ? "llama" : "gpt_neox");
@@ -543,7 +551,7 @@ static bool write_model(const struct line *l, FILE *out)
     if (*layers)
         fprintf(out, ", \"num_hidden_layers\": %s", layers);
     if (width > 0 && !find_item(l, "ffn-hidden-size"))
-        fprintf(out, ", \"intermediate_size\": %d", find_item(l, "swiglu") ? width * 8 / 3 / 64 * 64 : width * 4);
+        fprintf(out, ", \"intermediate_size\": %ld", find_item(l, "swiglu") ? width * 8 / 3 / 64 * 64 : width * 4);
     fprintf(out, ", \"tie_word_embeddings\": %s",
             find_item(l, "untie-embeddings-and-output-weights") ? "false" : "true");
     if (!gated)

@@ -391,3 +391,10 @@ def test_options_that_users_of_nccl_tests_type_lead_to_the_option_of_the_mode(bu
                                          ("--warmup maybe", "unknown value for --warmup: 'maybe', expected one of: fixed auto")])
 def test_letters_of_nccl_tests_that_bench_lacks_are_answered(busbar, typed, text):
     assert busbar.run("bench", "all_reduce", *typed.split(), emulated=False).stderr == f"busbar: {text}\n"
+
+
+def test_degrees_of_a_line_may_be_too_large(busbar):
+    """The product of these two is 0 in 32 bits."""
+    line = "--parallelism.tensor_parallel_degree 65536 --parallelism.pipeline_parallel_degree 65536 --parallelism.data_parallel_replicate_degree 2"
+    done = busbar.run("plan", "transformer", "--ranks", 64, *line.split(), emulated=False)
+    assert done.returncode == 2 and "--tp 65536 --pp 65536 --dp-sync hsdp" in done.stderr

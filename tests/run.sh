@@ -22,9 +22,10 @@ ahead= # process group of begin_checks
 trap '[ -z "$ahead" ] || kill -- -"$ahead"; rm -rf "$logs"' EXIT
 trap 'exit 1' HUP INT TERM
 export logs TMPDIR="$logs" # a killed mpirun leaves session files, which each later mpirun would scan
-# Open MPI 4: of two mpirun that create this folder at the same time, one fails ("File exists"), so it exists and is never empty.
+# Open MPI 4: an mpirun fails if another one creates or removes this folder at the same time. Each mpirun removes the files in it and then
+# the folder, unless it contains a folder.
 host=$(uname -n)
-mkdir -m 700 "$logs/ompi.${host%%.*}.$(id -u)" && : >"$logs/ompi.${host%%.*}.$(id -u)/kept"
+mkdir -m 700 "$logs/ompi.${host%%.*}.$(id -u)" "$logs/ompi.${host%%.*}.$(id -u)/kept"
 # Without PCI devices in hwloc's topology: in a virtual machine, reading them takes a third of the CPU time of each mpirun.
 export HWLOC_COMPONENTS=-pci,-linuxio
 

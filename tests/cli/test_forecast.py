@@ -677,7 +677,11 @@ def test_unequal_load_of_experts_is_no_faster(busbar, more):
     equal, *skewed, other = [plan(busbar, f"{args} {load}")["predicted"] for load in (
         "--seq-length 4096", *(f"--seq-length 4096 --moe-imbalance {z}" for z in (0.001, 0.3, 1, 2)), "--seq-length 4097")]
     for p in (skewed[0], other):
-        assert p["step_us"] == pytest.approx(equal["step_us"], rel=0.005) and p["graph_step_us"] == pytest.approx(equal["graph_step_us"], rel=0.005)
+        assert p["step_us"] == pytest.approx(equal["step_us"], rel=0.005)
+        if more == "--graph": # the step is that of a graph
+            assert p["graph_step_us"] is None
+        else:
+            assert p["graph_step_us"] == pytest.approx(equal["graph_step_us"], rel=0.005)
     assert [p["breakdown"]["issue_us"] for p in skewed] == pytest.approx(4 * [equal["breakdown"]["issue_us"]], rel=0.001)
     assert (equal["breakdown"]["issue_us"] > 0.7 * equal["step_us"]) == (more != "--graph")
     steps = [p["step_us"] for p in (equal, *skewed)]

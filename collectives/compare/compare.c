@@ -869,36 +869,6 @@ static int check_criteria(const struct comparison *t, bool strict)
     return 0;
 }
 
-/* Returns what the rows of a file are, by a key of its first row; NULL: unknown, or a file without rows. */
-static const char *kind_of(const struct bb_result_file *f)
-{
-    static const struct {
-        const char *key, *kind;
-    } kinds[] = {{"from", "links of bench p2p"},
-                 {"parts", "life cycles of communicators"},
-                 {"link", "copies"},
-                 {"gemms", "GEMMs concurrent with collectives"},
-                 {"m", "GEMMs and kernels"},
-                 {"collective", "collectives"}};
-    const json_t *row = json_array_get(json_object_get(f->root, "results"), 0);
-
-    for (size_t i = 0; row && i < sizeof kinds / sizeof *kinds; i++)
-        if (json_object_get(row, kinds[i].key))
-            return kinds[i].kind;
-    return f->program ? "collectives" : row == NULL && f->n > 0 ? "a training step" : NULL;
-}
-
-/* Prints an error if the files have results of different kinds and no common row. */
-static int check_kinds(const struct comparison *t)
-{
-    const char *a = kind_of(t->a), *b = kind_of(t->b);
-
-    if (t->pairs > 0 || !a || !b || strcmp(a, b) == 0)
-        return 0;
-    return bb_err(BB_EUSAGE, "nothing to compare: %s has %s, %s has %s; try: two files of the same command", t->a->path,
-                  a, t->b->path, b);
-}
-
 /* Writes how the first rows of two files differ: "; A begins with all_reduce, B with latency 0>1 one". */
 static void first_rows_text(const struct bb_timing *a, const struct bb_timing *b, char *text, size_t size)
 {
@@ -1058,7 +1028,6 @@ int bb_compare(const struct bb_result_file *a, const struct bb_result_file *b,
     int rc;
 
     init_comparison(&t, a, b, threshold->threshold_percent);
-    TRY(check_kinds(&t));
     t.full = t.full || full;
     t.strict = threshold->strict;
     t.checks = json_array();
@@ -1174,6 +1143,46 @@ out:
     return bb_results_close(results, rc);
 }
 
+/* Returns what the rows of a file are, by a key of its first row; NULL: unknown, or a file without rows. */
+static const char *kind_of(const struct bb_result_file *f)
+{
+    static const struct {
+        const char *key, *kind;
+    } kinds[] = {{"from", "links of bench p2p"},
+                 {"parts", "life cycles of communicators"},
+                 {"link", "copies"},
+                 {"gemms", "GEMMs concurrent with collectives"},
+                 {"m", "GEMMs and kernels"},
+                 {"collective", "collectives"}};
+    const json_t *row = json_array_get(json_object_get(f->root, "results"), 0);
+
+    if (bb_result_file_is_health(f))
+        return "results of health";
+    for (size_t i = 0; row && i < sizeof kinds / sizeof *kinds; i++)
+        if (json_object_get(row, kinds[i].key))
+            return kinds[i].kind;
+    return f->program ? "collectives" : row == NULL && f->n > 0 ? "a training step" : NULL;
+}
+
+/* Prints an error if two files have results of different kinds. */
+static int check_kinds(const struct bb_result_file *files, int n)
+{
+    const char *first = NULL;
+
+    for (int i = 0, first_file = 0; i < n; i++) {
+        const char *kind = kind_of(&files[i]);
+
+        if (first && kind && strcmp(first, kind) != 0)
+            return bb_err(BB_EUSAGE, "nothing to compare: %s has %s, %s has %s; try: files of the same command",
+                          files[first_file].path, first, files[i].path, kind);
+        if (!first) {
+            first = kind;
+            first_file = i;
+        }
+    }
+    return 0;
+}
+
 /* Of a prediction and a measurement, the prediction becomes A, so that "faster" and "slower" describe the measurement. */
 static void put_prediction_first(struct bb_result_file *files)
 {
@@ -1199,16 +1208,11 @@ static int load_and_compare(const struct options *o, const struct bb_positionals
         return bb_err(BB_EUSAGE, "'-' (stdin) is given %d times, expected at most once", from_stdin);
     for (int i = 0; i < positionals->n; i++)
         TRY(bb_result_file_load(&files[i], positionals->word[i]));
-    for (int i = 1; i < positionals->n; i++)
-        if (bb_result_file_is_health(&files[i]) != bb_result_file_is_health(&files[0])) {
-            rc = bb_err(BB_EUSAGE, "%s and %s: results of health are compared only with each other", files[0].path,
-                        files[i].path);
-            goto out;
-        }
     if (positionals->n == 2)
         put_prediction_first(files);
     bb_result_files_align_clocks(files, positionals->n);
-    rc = compare_files(o, files, positionals->n, argc, argv);
+    TRY(check_kinds(files, positionals->n));
+    TRY(compare_files(o, files, positionals->n, argc, argv));
 out:
     for (int i = 0; i < positionals->n; i++)
         bb_result_file_release(&files[i]);

@@ -79,8 +79,7 @@ struct bb_regression_threshold {
  *   full     print all rows and conditions; false: at most 25 lines, with the worst rows
  *   out      prints table and summary to this stream; NULL: print nothing
  *   results  receives the fields of busbar.compare/1; NULL: none
- *   Returns  0; -BB_EFAIL after a write error; -BB_EUSAGE if the files have results of different kinds, such as collectives and
- *            links, and no common row; -BB_EBELOW if a row is slower by more than the threshold; with a
+ *   Returns  0; -BB_EFAIL after a write error; -BB_EBELOW if a row is slower by more than the threshold; with a
  *            threshold, for an incomplete run, no common row and wrong data; with threshold->strict, for all verdicts
  *            except mixed, slower and not slower, and if the numbers of ranks or nodes differ
  */

@@ -184,7 +184,7 @@ def links(us, per_node, hosts=True, ranks=8):
 
 
 @pytest.mark.parametrize("args", [(), ("--threshold", "5"), ("--quiet",)])
-def test_results_of_different_kinds_are_an_invalid_input(compare, args):
+def test_results_of_different_kinds_are_an_invalid_input(busbar, compare, tmp_path, args):
     """Collectives, links and a step have no common row; two results of one kind may have none, for example of other sizes."""
     step = {"schema": "busbar.proxy/1", "proxy": "gpt3", "status": "ok", "ranks": 4, "options": {}, "step_us": {"p50": 9., "ci95": None}}
     for a, b, kinds in ((bench(row(32, 1, 1)), links(lambda a, b: 9., 4), ("collectives", "links of bench p2p")),
@@ -192,7 +192,10 @@ def test_results_of_different_kinds_are_an_invalid_input(compare, args):
                         (bench(row(32, 1, 1)), step, ("collectives", "a training step"))):
         done = compare(a, b, *args)
         assert done.returncode == 2
-        assert done.stderr == f"busbar: nothing to compare: a.json has {kinds[0]}, b.json has {kinds[1]}; try: two files of the same command\n"
+        assert done.stderr == f"busbar: nothing to compare: a.json has {kinds[0]}, b.json has {kinds[1]}; try: files of the same command\n"
+        done = busbar.run("compare", "a.json", "a.json", "b.json", *args, emulated=False, cwd=tmp_path)
+        assert done.returncode == 2 and not done.stdout
+        assert done.stderr == f"busbar: nothing to compare: a.json has {kinds[0]}, b.json has {kinds[1]}; try: files of the same command\n"
     assert compare(bench(row(32, 1, 1)), bench(row(64, 1, 1)), *args).returncode == (5 if "--threshold" in args else 0)
 
 

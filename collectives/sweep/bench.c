@@ -539,6 +539,7 @@ static int make_thresholds(struct bench *b)
     b->report.below = json_array();
     b->report.checks = json_array();
     BB_NEW(b->report.tallies, b->session.world.size * (b->report.n_thresholds + 1));
+    BB_NEW(b->report.late, b->session.world.size);
 out:
     return rc;
 }
@@ -930,6 +931,7 @@ int bb_bench_execute(const struct bb_bench_options *o, const struct bb_sweep *sw
     json_decref(b.report.below);
     json_decref(b.report.checks);
     free(b.report.tallies);
+    free(b.report.late);
     free(b.report.ratios);
     free(b.groups);
     free(b.delays_us);

@@ -509,8 +509,9 @@ void bb_report_begin(struct bb_report *r, int coll)
 
     if (r->style->program && r->cycle > 0)
         return;
-    r->counts = (struct bb_table_counts){.straggler = -1};
+    r->counts = (struct bb_table_counts){0};
     memset(r->tallies, 0, (size_t)r->ctx->world->size * (size_t)(r->n_thresholds + 1) * sizeof *r->tallies);
+    memset(r->late, 0, (size_t)r->ctx->world->size * sizeof *r->late);
     r->counts.first_us = r->counts.first_wall_us = r->counts.last_us = r->counts.last_gbps = NAN;
     if (!r->out)
         return;
@@ -879,17 +880,27 @@ static void print_memory(const struct bb_report *r)
     fputc('\n', r->out);
 }
 
+/* Prints the rank that arrived last in most results (of several, by the longest time) and the number of other ranks that
+ * did in some. */
 static void print_skew(const struct bb_report *r)
 {
-    const struct bb_table_counts *t = &r->counts;
-    char spread[BB_TIME_TEXT];
+    const struct bb_late_rank *most = r->late;
+    char spread[BB_TIME_TEXT], rest[48] = "";
+    int others = -1;
 
-    bb_format_time(t->worst_spread_us, spread);
-    if (t->straggler >= 0)
-        fprintf(r->out, "# Straggler: rank %d arrived last in %llu of %llu results, by up to %s\n", t->straggler,
-                t->stragglers, t->results, spread);
-    else
+    for (const struct bb_late_rank *l = r->late; l < r->late + r->ctx->world->size; l++) {
+        others += l->results > 0;
+        if (l->results > most->results || (l->results == most->results && l->spread_us > most->spread_us))
+            most = l;
+    }
+    bb_format_time(others < 0 ? r->counts.worst_spread_us : most->spread_us, spread);
+    if (others > 0)
+        snprintf(rest, sizeof rest, "; %d other rank%s in others", others, others == 1 ? "" : "s");
+    if (others < 0)
         fprintf(r->out, "# Straggler: none, ranks arrived within %s of each other\n", spread);
+    else
+        fprintf(r->out, "# Straggler: rank %d arrived last in %llu of %llu results, by up to %s%s\n",
+                (int)(most - r->late), most->results, r->counts.results, spread, rest);
 }
 
 static void print_warnings(const struct bb_report *r, const unsigned long long warned[BB_WARN_COUNT],
@@ -1181,6 +1192,7 @@ static void count_result(struct bb_report *r, const struct bb_row *row, int plac
     const struct bb_metrics *f = &row->metrics[placement];
     struct bb_table_counts *t = &r->counts;
     struct bb_run_counts *all = &r->all;
+    struct bb_late_rank *late = f->skew.known && f->skew.straggler >= 0 ? &r->late[f->skew.straggler] : NULL;
     struct bb_case c = row->c;
 
     t->wrong += f->wrong;
@@ -1197,8 +1209,10 @@ static void count_result(struct bb_report *r, const struct bb_row *row, int plac
     }
     if (f->skew.known) {
         t->worst_spread_us = fmax(t->worst_spread_us, f->skew.spread_us.p50);
-        t->straggler = t->straggler < 0 ? f->skew.straggler : t->straggler;
-        t->stragglers += t->straggler >= 0 && f->skew.straggler == t->straggler;
+        if (late) {
+            late->results++;
+            late->spread_us = fmax(late->spread_us, f->skew.spread_us.p50);
+        }
     }
     if (row->chosen)
         return;

@@ -66,8 +66,12 @@ struct bb_table_counts {
     /* time of the smallest size, and by the host clock, and of the largest size, and its bus bandwidth; NaN: none */
     double first_us, first_wall_us, last_us, last_gbps;
     double worst_spread_us; /* sync mode: largest median arrival spread (time from first to last arrival) */
-    int straggler;          /* rank that arrived last (struct bb_skew) in the first result that names one; -1: none */
-    unsigned long long stragglers; /* results in which rank `straggler` is the straggler */
+};
+
+/* Results of the current table in which a rank is the straggler (struct bb_skew), and the largest median spread of them. */
+struct bb_late_rank {
+    unsigned long long results;
+    double spread_us;
 };
 
 /* Counts of all tables of a run. */
@@ -102,6 +106,7 @@ struct bb_report {
     /* [ranks][n_thresholds + 1] counts of the current table for each group, at the index of its first rank: the results
      * that each threshold applies to; [n_thresholds]: all results */
     struct bb_busbw_tally *tallies;
+    struct bb_late_rank *late; /* [ranks] */
     const struct bb_busbw_reference *expected; /* of --expect; NULL: not given. Empty on other ranks than 0 */
     double *ratios; /* [n_ratios] bus bandwidth / expected bus bandwidth of the judged results; owned by bench.c */
     size_t n_ratios;

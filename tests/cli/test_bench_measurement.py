@@ -251,6 +251,9 @@ def test_text_names_the_straggler(busbar):
     assert "# Straggler: rank 1 arrived last in 6 of 6 results, by up to 100.0 us" in done.stdout
     rows = [line.split() for line in done.stdout.splitlines() if re.match(r"\s*\d", line)]
     assert [row[-2:] for row in rows] == [["100.00", "1"]] * 3
+    args = ["-b", "1K", "-e", "1K", "--mode", "sync", "--split", "DIV:2", "--delay", "1:100,3:300"]
+    done = busbar.run("bench", "all_reduce", *args, ranks=4)
+    assert "# Straggler: rank 3 arrived last in 2 of 4 results, by up to 300.0 us; 1 other rank in others\n" in done.stdout
 
 
 # ---- verification ----------------------------------------------------------------------------------------------------------

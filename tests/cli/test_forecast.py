@@ -48,6 +48,7 @@ def test_cluster_gives_a_forecast_of_training(busbar):
 
 @pytest.mark.parametrize("args, note", [
     ("--dp-sync zero2", "software megatron by default; DeepSpeed or PyTorch: --software torch ("), ("--dp-sync zero1 --software torch", "software torch ("),
+    ("--dp-sync zero2 --lora-rank 8", "software torch by default, see --software ("),
     ("--dp-sync zero3", "software torch by default, see --software ("), ("--dp-sync distributed", "software megatron by default, see --software (")])
 def test_zero1_and_zero2_name_the_software_of_deepspeed(busbar, args, note):
     head = busbar.run("plan", "transformer", "--model", "gpt2_xl", "--ranks", 8, "--micro-batches", 2, "--cluster", "h100-sxm-ib", *args.split(), emulated=False)

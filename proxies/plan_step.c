@@ -583,22 +583,38 @@ out:
     return rc ? INT64_MAX : ns;
 }
 
-/* Advises the overlap of experts that recipes have only if the step with all advised options is then shorter. */
-static void check_moe_overlap(const struct bb_plan_options *o, const struct bb_proxy *proxy,
-                              const struct bb_cluster *cluster, struct bb_forecast *f)
+/* Predicts the step of the options with one overlap more, `option`. Returns whether it is shorter than *ns, which is then its
+ * time; otherwise resets the option. */
+static bool shortens(struct bb_plan_options *o, const struct bb_proxy *proxy, bool *option, int64_t *ns)
+{
+    int64_t trial_ns;
+
+    *option = true;
+    trial_ns = time_trial(o, proxy);
+    *option = trial_ns < *ns;
+    *ns = *option ? trial_ns : *ns;
+    return *option;
+}
+
+/* Advises each overlap that recipes have only if the step with all advised options is then shorter. */
+static void check_recipes(const struct bb_plan_options *o, const struct bb_proxy *proxy,
+                          const struct bb_cluster *cluster, struct bb_forecast *f)
 {
     struct bb_plan_options trial = *o;
+    struct bb_transformer_options *t = &trial.config.transformer;
     char recipes[256] = "";
-    int64_t without_ns;
+    bool tp, experts;
+    int64_t ns;
 
     bb_forecast_recipes_text(f, cluster, recipes, sizeof(recipes));
-    if (!strstr(recipes, "--overlap-moe-expert-parallel-comm"))
+    tp = strstr(recipes, "--tp-comm-overlap");
+    experts = strstr(recipes, "--overlap-moe-expert-parallel-comm");
+    if (!tp && !experts)
         return;
     trial.graph |= strstr(recipes, "--graph") != NULL;
-    trial.config.transformer.tp_overlap |= strstr(recipes, "--tp-comm-overlap") != NULL;
-    without_ns = time_trial(&trial, proxy);
-    trial.config.transformer.moe_overlap = true;
-    f->lacks_moe_overlap = time_trial(&trial, proxy) < without_ns;
+    ns = time_trial(&trial, proxy);
+    f->lacks_tp_overlap = tp && shortens(&trial, proxy, &t->tp_overlap, &ns);
+    f->lacks_moe_overlap = experts && shortens(&trial, proxy, &t->moe_overlap, &ns);
 }
 
 /* Report on stderr that training does not fit in GPU memory: with --must-fit an error, else a warning. */
@@ -698,7 +714,7 @@ int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, 
     if (f.predicted)
         TRY(predict(o, &cluster, &f));
     if (f.predicted)
-        check_moe_overlap(o, proxy, &cluster, &f.forecast);
+        check_recipes(o, proxy, &cluster, &f.forecast);
     bb_progress_end(&f.progress);
     if (o->tokens)
         TRY(bb_plan_training_time(o, &cluster, f.step.tokens, f.predicted ? (double)f.prediction.step_ns : 0,

@@ -110,16 +110,48 @@ out:
     return rc;
 }
 
-/* Loads the cluster profile for the prediction. If the job runs on several nodes, its number of GPUs per node
- * replaces the number in the profile. */
+/* Returns the largest number of ranks of a node. */
+static int ranks_per_node(const struct bb_world *w)
+{
+    int most = 0;
+
+    for (int node = 0; node < w->nodes; node++) {
+        int n = 0;
+
+        for (int r = 0; r < w->size; r++)
+            n += w->node_of[r] == node;
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+/* Sets the number of GPUs per node to that of the job, except of a profile whose node is an NVLink domain of several hosts.
+ * Warns if the nodes are other than those of the prediction, which have consecutive ranks and, except the last, equal sizes. */
+static void set_nodes(struct run *x)
+{
+    const struct bb_world *w = &x->session.world;
+    const int gpus = ranks_per_node(w);
+
+    if (w->nodes == 1 || x->cluster.domain_gpus > 0)
+        return;
+    bb_cluster_set_gpus_per_node(&x->cluster, gpus);
+    for (int r = 0; r < w->size && !x->forecast.other_nodes; r++)
+        x->forecast.other_nodes = w->node_of[r] != r / gpus;
+    if (x->forecast.other_nodes)
+        bb_warn("--cluster: the prediction assumes nodes of %d consecutive ranks (the last may have fewer), which this "
+                "job does not have",
+                gpus);
+}
+
+/* Loads the cluster profile for the prediction. */
 static int load_cluster(struct run *x)
 {
     const struct bb_world *w = &x->session.world;
     const bool predicts = x->options.cluster && w->rank == 0;
     int rc = predicts ? bb_cluster_load_changed(x->options.cluster, &x->options.changes, &x->cluster) : 0;
 
-    if (rc == 0 && predicts && w->nodes > 1 && w->size % w->local_size == 0)
-        bb_cluster_set_gpus_per_node(&x->cluster, w->local_size);
+    if (rc == 0 && predicts)
+        set_nodes(x);
     return bb_world_agree(&x->session.world, rc, "the cluster's profile");
 }
 

@@ -502,6 +502,11 @@ def test_proxy_names_the_group_with_a_slow_nic(busbar, tmp_path):
     assert "the slowest rank (step times within 1 %)" in done.stdout
     assert re.search(r"# communication takes [23]\.\d\d x the time predicted for h100-sxm-ib; to find the link: busbar bench p2p$", done.stdout)
     assert "# communication takes" not in busbar.run(*args, ranks=4, env=env).stdout
+    for ranks, has_others in ((5, False), (4, True)):  # on three nodes: 2, 2 and 1; 2, 1 and 1
+        done = busbar.run(*args, "--json", tmp_path / "r.json", ranks=ranks, env={**env, "EMU_NODES": "3"})
+        assert ("--cluster: the prediction assumes nodes of 2 consecutive ranks" in done.stderr) == has_others, done.stderr
+        assert "# communication takes" not in done.stdout and "to judge them: --cluster" not in done.stdout, done.stdout
+        assert (abs(json.loads((tmp_path / "r.json").read_text())["forecast"]["step"]["error"]) > 0.001) == has_others
     done = busbar.run(*args, ranks=4, env={**env, "NCCL_MAX_CTAS": "1"})
     assert re.search(r"# communication takes \d+\.\d\d x the time predicted for h100-sxm-ib; restricted by \$NCCL_MAX_CTAS=1; if it is as "
                      r"slow without that: busbar bench p2p$", done.stdout)

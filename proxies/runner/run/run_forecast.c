@@ -46,7 +46,8 @@ int bb_run_forecast_make(struct bb_run_forecast *f, struct bb_runner *r, const s
     struct bb_timeline measured = {0};
     int rc = 0;
 
-    *f = (struct bb_run_forecast){.known = true, .rank = bb_slowest_rank(m, step, BB_NONE)};
+    *f = (struct bb_run_forecast){
+        .known = true, .other_nodes = f->other_nodes, .rank = bb_slowest_rank(m, step, BB_NONE)};
     if (f->rank != BB_NONE)
         TRY(bb_run_timeline_gather(r, step, m, &measured));
     if (r->world->rank == 0)

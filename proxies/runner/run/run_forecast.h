@@ -12,6 +12,7 @@
 /* Comparison of a run with its prediction. A zeroed struct means that no comparison was requested. */
 struct bb_run_forecast {
     bool known;
+    bool other_nodes; /* the nodes of the job are other than those of the prediction; set before bb_run_forecast_make */
     char cluster[192];
     double step_us;    /* predicted step time of the slowest rank, in us */
     int rank;          /* rank whose measured and predicted times are compared in detail: the slowest rank of the traced

@@ -433,17 +433,21 @@ static void print_slow_transfers(const struct bb_run_report *r, const struct slo
 /* Prints why nothing is known to be slow. */
 static void print_not_judged(const struct bb_run_report *r, const struct slow_list *transfers, FILE *out)
 {
-    if (!r->forecast->known && transfers->alone[0] && !transfers->compared)
+    const bool judges = r->forecast->known && !r->forecast->other_nodes;
+    const char *option = r->forecast->known ? "" : "--cluster NAME|FILE, or ";
+
+    if (!judges && transfers->alone[0] && !transfers->compared)
         fprintf(
             out,
             "# NICs not judged as slow or not: no other group has the shape of group %s, so transfer times cannot be "
-            "compared; to judge them: --cluster NAME|FILE, or busbar health\n",
-            transfers->alone);
-    else if (!r->forecast->known && transfers->compared && !transfers->parted)
+            "compared; to judge them: %sbusbar health\n",
+            transfers->alone, option);
+    else if (!judges && transfers->compared && !transfers->parted)
         fprintf(out,
                 "# a node whose NICs are all slow would not be named: the compared groups span all nodes; to judge "
-                "nodes: --cluster NAME|FILE, or busbar health\n");
-    else
+                "nodes: %sbusbar health\n",
+                option);
+    else if (judges)
         bb_run_forecast_print_comm(r->forecast, out);
 }
 

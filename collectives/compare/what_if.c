@@ -441,6 +441,7 @@ static void print_verdict(const struct table *t, FILE *out)
 {
     const struct bb_compared *c;
     long rows = t->lines[1].compared.rows;
+    char measure[MEASURE];
     int worst = 1;
 
     for (int i = 2; i < t->n; i++) {
@@ -467,7 +468,10 @@ static void print_verdict(const struct table *t, FILE *out)
         fprintf(out, ": %ld faster, %ld slower of %ld rows; slowest", c->faster, c->slower, c->rows);
     else
         fprintf(out, ":");
-    fprintf(out, " %s)\n", *c->worst ? c->worst : "-");
+    fprintf(out, " %s", *c->worst ? c->worst : "-");
+    if (*c->worst && (t->work || t->per_gpu))
+        fprintf(out, " %s", measure_of(t, measure));
+    fputs(")\n", out);
 }
 
 /* Prints the files whose difference from the first file is below the model error; as the verdict, if they are all. */
@@ -574,6 +578,29 @@ static void print_notes(const struct table *t, FILE *out)
 
 /* ---- the comparison ---- */
 
+static enum bb_check_status status_of(const struct bb_compared *c)
+{
+    static const struct {
+        const char *verdict;
+        enum bb_check_status status;
+    } rows[] = {
+        {"slower", BB_CHECK_WARN},
+        {"less efficient", BB_CHECK_WARN},
+        {"mixed", BB_CHECK_WARN},
+        {"does not fit", BB_CHECK_WARN},
+        {"wrong data", BB_CHECK_WARN},
+        {"inconclusive", BB_CHECK_UNKNOWN},
+        {"run incomplete", BB_CHECK_UNKNOWN},
+        {"different model", BB_CHECK_UNKNOWN},
+        {"no common row", BB_CHECK_UNKNOWN},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]) && c->verdict; i++)
+        if (strcmp(c->verdict, rows[i].verdict) == 0)
+            return rows[i].status;
+    return BB_CHECK_OK;
+}
+
 /* Returns a check for each file but the first. */
 static json_t *checks_json(const struct table *t)
 {
@@ -581,12 +608,10 @@ static json_t *checks_json(const struct table *t)
 
     for (int i = 1; i < t->n; i++) {
         const struct bb_compared *c = &t->lines[i].compared;
-        const bool fails = c->over > 0 || c->rejected_by, slower = c->verdict && strcmp(c->verdict, "slower") == 0;
+        const bool fails = c->over > 0 || c->rejected_by;
 
         bb_checks_add(list, &(struct bb_check){.check = t->files[i].path,
-                                               .status = fails    ? BB_CHECK_FAIL
-                                                         : slower ? BB_CHECK_WARN
-                                                                  : BB_CHECK_OK,
+                                               .status = fails ? BB_CHECK_FAIL : status_of(c),
                                                .measured = c->ratio,
                                                .expected = 1,
                                                .unit = "ratio",

@@ -106,7 +106,7 @@ struct bb_report {
     /* [ranks][n_thresholds + 1] counts of the current table for each group, at the index of its first rank: the results
      * that each threshold applies to; [n_thresholds]: all results */
     struct bb_busbw_tally *tallies;
-    struct bb_late_rank *late; /* [ranks] */
+    struct bb_late_rank *late;                 /* [ranks] */
     const struct bb_busbw_reference *expected; /* of --expect; NULL: not given. Empty on other ranks than 0 */
     double *ratios; /* [n_ratios] bus bandwidth / expected bus bandwidth of the judged results; owned by bench.c */
     size_t n_ratios;

@@ -793,6 +793,7 @@ def test_steps_of_different_work_are_judged_by_throughput(compare_made, names, m
     gpus = len({file["ranks"] for file in files.values()}) > 1
     assert (f"# {'most efficient' if gpus else 'fastest'}: {names[1]}.json" in done.stdout) == (rate[1] > rate[0])
     assert not gpus or not re.search("faster|slower", done.stdout)
+    assert re.search(rf"^# verdict: .*step: \S+ %{'' if measure == 'time' else ' ' + measure}\)$", done.stdout, re.M), done.stdout
 
 
 def test_software_and_recomputation_that_busbar_assumes_are_differences(compare_made):
@@ -813,6 +814,8 @@ def test_software_and_recomputation_that_busbar_assumes_are_differences(compare_
 def test_no_verdict_for_different_models_and_misfits(compare_made, name, verdict):
     done = compare_made(("base", name))[1]
     assert done.returncode == 0 and done.stderr == "" and verdict in done.stdout and "fastest" not in done.stdout
+    compared = json.loads(compare_made(("base", name), "--json", "-")[1].stdout)
+    assert [(c["status"], c["reason"]) for c in compared["checks"]] == [("unknown" if name == "model" else "warn", verdict)]
     done = compare_made(("base", name), "--strict", "--threshold", "1000")[1]
     assert done.returncode == 5 and done.stderr == f"busbar: --{'threshold' if name == 'model' else 'strict'}: {name}.json: {verdict}\n"
 

@@ -140,14 +140,18 @@ static void add_words(const json_t *setting, struct bb_argv *words)
     }
 }
 
-/* Returns the 64-bit FNV-1a hash `hash` extended by a word and its terminating null byte. */
+uint64_t bb_sweep_hash(uint64_t hash, const void *data, size_t bytes)
+{
+    const unsigned char *byte = data;
+
+    for (size_t i = 0; i < bytes; i++)
+        hash = (hash ^ byte[i]) * 0x100000001b3u;
+    return hash;
+}
+
 static uint64_t hash_word(uint64_t hash, const char *word)
 {
-    size_t n = strlen(word) + 1;
-
-    for (size_t i = 0; i < n; i++)
-        hash = (hash ^ (unsigned char)word[i]) * 0x100000001b3u;
-    return hash;
+    return bb_sweep_hash(hash, word, strlen(word) + 1);
 }
 
 static uint64_t hash_words(uint64_t hash, const struct bb_argv *a)
@@ -167,7 +171,7 @@ static int compare_words(const void *a, const void *b)
  * matters. */
 static void set_id(struct bb_sweep_run *c, int repeat)
 {
-    uint64_t hash = hash_words(0xcbf29ce484222325u, &c->words);
+    uint64_t hash = hash_words(BB_SWEEP_HASH, &c->words);
     char numbers[64];
 
     if (c->environment.n)

@@ -9,6 +9,7 @@
 #include "bootstrap/sweep/study.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /* A command that a study may run. busbar.c passes the commands to the sweep, because modules in bootstrap/ do not
  * depend on the modules of the commands. */
@@ -67,6 +68,10 @@ struct bb_expand_plan {
  */
 int bb_expand(struct bb_sweep_runs *c, const struct bb_study *study, const struct bb_expand_plan *plan) BB_MUST_CHECK;
 void bb_sweep_runs_release(struct bb_sweep_runs *c);
+
+/* bb_sweep_hash - return the 64-bit FNV-1a hash `hash` extended by data; BB_SWEEP_HASH is that of no data. */
+#define BB_SWEEP_HASH 0xcbf29ce484222325u
+uint64_t bb_sweep_hash(uint64_t hash, const void *data, size_t bytes);
 
 /* bb_setting_text - format an axis value: "Ring", "1.5", "yes" for true, "-" for false and null. Control characters
  * become blanks. Returns text. */

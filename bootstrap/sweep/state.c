@@ -23,7 +23,7 @@ const char *const bb_sweep_state_names[] = {"to do", "complete", "failed", "belo
 const char bb_sweep_misfit[] = "does not fit";
 
 static const char *const endings[] = {".run.json", ".json", ".out", ".err"};
-enum { N_ENDINGS = sizeof(endings) / sizeof(endings[0]), LAST_LINES = 5, LAST_BYTES = 16384 };
+enum { N_ENDINGS = sizeof(endings) / sizeof(endings[0]), LAST_LINES = 5, LAST_BYTES = 16384, HASHED_BYTES = 1 << 18 };
 
 /* Limits of the wait for the processes of a sweep that was killed: one that has not executed its command yet, and a run,
  * which gets SIGTERM. */
@@ -133,6 +133,160 @@ static json_t *load_last_lines(const char *dir, const struct bb_sweep_run *c)
     return last_lines(text);
 }
 
+/* ---- inputs of a run ---- */
+
+/* Returns a text that depends on the content of a file: its hash, or for a large file its size and time of modification.
+ * NULL: not a regular file, or not readable. */
+static json_t *file_mark(const char *path)
+{
+    unsigned char data[4096];
+    uint64_t hash = BB_SWEEP_HASH;
+    struct stat st;
+    FILE *file;
+    size_t n;
+
+    if (stat(path, &st) != 0 || !S_ISREG(st.st_mode))
+        return NULL;
+    if (st.st_size > HASHED_BYTES)
+        return json_sprintf("%lld bytes of %lld.%09ld", (long long)st.st_size, (long long)st.st_mtim.tv_sec,
+                            st.st_mtim.tv_nsec);
+    file = fopen(path, "re");
+    if (!file)
+        return NULL;
+    while ((n = fread(data, 1, sizeof(data), file)) > 0)
+        hash = bb_sweep_hash(hash, data, n);
+    fclose(file);
+    return json_sprintf("%016llx", (unsigned long long)hash);
+}
+
+static void add_file(json_t *files, char *path)
+{
+    json_t *mark = file_mark(path);
+
+    if (mark)
+        (void)json_object_set_new(files, path, mark); /* fails for a path that is not UTF-8 */
+    free(path);
+}
+
+/* Adds the file that a word names: FILE, FOLDER of a model, --option=FILE, NAME=FILE or FILE:90%. */
+static void add_files(json_t *files, const char *word)
+{
+    const char *equals = strchr(word, '='), *colon = strrchr(word, ':');
+
+    add_file(files, bb_copy_text(word));
+    add_file(files, bb_format("%s/config.json", word));
+    if (colon)
+        add_file(files, bb_format("%.*s", (int)(colon - word), word));
+    if (equals)
+        add_files(files, equals + 1);
+}
+
+/* Returns whether a variable of the shell can change a result: NCCL or the emulated GPUs read it, and the study does
+ * not set it. */
+static bool is_input(const struct bb_sweep_run *c, const char *variable, size_t length)
+{
+    static const char *const others[] = {"NCCL_DEBUG", "EMU_QUIET",
+                                         "EMU_TWINS"}; /* EMU_TWINS: set by busbar-emulated */
+
+    if (!bb_begins_with(variable, "NCCL_") && !bb_begins_with(variable, "EMU_"))
+        return false;
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        if (bb_begins_with(variable, others[i]))
+            return false;
+    for (size_t i = 0; i < c->environment.n; i++)
+        if (strncmp(c->environment.word[i], variable, length) == 0 && strchr("=", c->environment.word[i][length]))
+            return false;
+    return true;
+}
+
+static json_t *environment_json(const struct bb_sweep_run *c)
+{
+    json_t *variables = json_object();
+
+    for (char **v = environ; (c->launched || c->is_program) && *v; v++) {
+        const size_t length = strcspn(*v, "=");
+        char *name = bb_format("%.*s", (int)length, *v);
+
+        if (is_input(c, *v, length))
+            (void)json_object_set_new(
+                variables, name,
+                json_sprintf("%016llx", (unsigned long long)bb_sweep_hash(BB_SWEEP_HASH, *v, strlen(*v))));
+        free(name);
+    }
+    return variables;
+}
+
+json_t *bb_sweep_inputs(const struct bb_sweep_run *c)
+{
+    json_t *files = json_object();
+
+    for (size_t i = 0; i < c->words.n; i++)
+        add_files(files, c->words.word[i]);
+    for (size_t i = 0; i < c->environment.n; i++)
+        add_files(files, c->environment.word[i]);
+    return json_pack("{s:o, s:o}", "files", files, "environment", environment_json(c));
+}
+
+/* Returns an input file that has changed since it was recorded; NULL: none. A missing file has not changed, because a
+ * sweep may gather in another folder. */
+static const char *changed_file(json_t *files)
+{
+    const char *path;
+    json_t *mark;
+
+    json_object_foreach(files, path, mark)
+    {
+        json_t *now = file_mark(path);
+        const bool changed = now && !json_equal(now, mark);
+
+        json_decref(now);
+        if (changed)
+            return path;
+    }
+    return NULL;
+}
+
+/* Returns the name of a variable of `a` that `b` lacks, or that has another value there; NULL: none. */
+static const char *differing_variable(json_t *a, const json_t *b)
+{
+    const char *name;
+    json_t *value;
+
+    json_object_foreach(a, name, value)
+    {
+        if (!json_equal(value, json_object_get(b, name)))
+            return name;
+    }
+    return NULL;
+}
+
+static char *changed_variable(const struct bb_sweep_run *c, json_t *before)
+{
+    json_t *now = before ? environment_json(c) : NULL;
+    const char *name = now ? differing_variable(now, before) : NULL;
+    char *copy;
+
+    name = name || !now ? name : differing_variable(before, now);
+    copy = name ? bb_copy_text(name) : NULL;
+    json_decref(now);
+    return copy;
+}
+
+/* Sets what has changed since the run that `run` records. Another input file makes the combination be run again. */
+static void compare_inputs(const struct bb_sweep_run *c, const json_t *run, struct bb_sweep_found *found)
+{
+    const char *path = changed_file(json_object_get(run, "files"));
+
+    if (found->state == BB_SWEEP_TO_DO)
+        return;
+    if (!path) {
+        found->changed_variable = changed_variable(c, json_object_get(run, "environment"));
+        return;
+    }
+    bb_sweep_found_release(found);
+    *found = (struct bb_sweep_found){.exit_status = -1, .seconds = NAN, .changed_file = bb_copy_text(path)};
+}
+
 /* ---- state of a combination ---- */
 
 void bb_sweep_load_state(const char *dir, const struct bb_sweep_run *c, struct bb_sweep_found *found)
@@ -160,6 +314,7 @@ void bb_sweep_load_state(const char *dir, const struct bb_sweep_run *c, struct b
                     (found->state == BB_SWEEP_BELOW && json_is_false(fits));
     if (found->state == BB_SWEEP_FAILED || found->state == BB_SWEEP_BELOW)
         found->errors = problem ? json_pack("[o]", line_json(problem)) : load_last_lines(dir, c);
+    compare_inputs(c, run, found);
     free(problem);
     json_decref(run);
 }
@@ -192,6 +347,8 @@ void bb_sweep_found_release(struct bb_sweep_found *found)
 {
     json_decref(found->result);
     json_decref(found->errors);
+    free(found->changed_file);
+    free(found->changed_variable);
 }
 
 /* ---- writing and removing files ---- */
@@ -252,15 +409,22 @@ int bb_sweep_remove_files(const char *dir, const struct bb_sweep_run *c)
     return rc;
 }
 
-int bb_sweep_record(const char *dir, const struct bb_sweep_run *c, int exit_status, double seconds)
+int bb_sweep_record(const char *dir, const struct bb_sweep_run *c, json_t *inputs, int exit_status, double seconds)
 {
+    json_t *files = json_object_get(inputs, "files");
     char *path = bb_sweep_file(dir, c, ".run.json");
     struct bb_outfile file;
+    const char *changed;
     int rc = bb_outfile_open_private(&file, path, "the record of a run");
 
+    while ((changed = changed_file(files)) != NULL)
+        (void)json_object_del(files, changed);
     if (rc == 0) {
-        fprintf(file.out, "{\"schema\": \"busbar.sweep.run/1\", \"exit_status\": %d, \"seconds\": %.3f}\n", exit_status,
-                seconds);
+        fputs("{\"schema\": \"busbar.sweep.run/1\", ", file.out);
+        if (exit_status >= 0)
+            fprintf(file.out, "\"exit_status\": %d, \"seconds\": %.3f, ", exit_status, seconds);
+        (void)json_dumpf(inputs, file.out, JSON_EMBED);
+        fputs("}\n", file.out);
         rc = bb_outfile_close(&file, "the record of a run", 0);
     }
     free(path);

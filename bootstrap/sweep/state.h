@@ -4,13 +4,15 @@
  *   ID.json         result that busbar wrote (--json), or that another program wrote to {json}
  *   ID.out, ID.err  stdout and stderr
  *   ID.run.json     how the run ended: {"schema": "busbar.sweep.run/1", "exit_status": 2, "seconds": 3.5}; written
- *                   last, by the sweep or by the task of an array job
+ *                   last, by the sweep or by the task of an array job. The sweep adds its inputs: "files" that the
+ *                   command names, with a hash of their contents, and "environment", with hashes of the variables
+ *                   NCCL_* and EMU_* of the shell; it writes them before the run, too
  *
  * A combination is complete if its result is a JSON document with a schema and the status "ok" (or without a status, or
  * "does not fit", as from plan), and its exit status is 0 or not recorded. The state depends on these files only, so a sweep can be
  * interrupted at any point; a result that a run is still writing has the status "running". A combination has failed if
  * its run ended and its result is not complete; it is below its threshold if a run of busbar ended with the exit status
- * 5 (BB_EBELOW), for example because of --min-busbw.
+ * 5 (BB_EBELOW), for example because of --min-busbw. A combination whose input files have changed is to do.
  *
  * The result of a program other than busbar consists of its metrics (study.h). It is complete if the exit status is 0
  * and every metric was found.
@@ -29,11 +31,13 @@ struct bb_sweep_found {
     enum bb_sweep_state state;
     bool
         misfit; /* the plan of the combination does not fit in GPU memory; with --must-fit its run is below threshold */
-    json_t *result;  /* parsed ID.json, also of a failed run; NULL: missing or not valid JSON. Programs other than
+    json_t *result;     /* parsed ID.json, also of a failed run; NULL: missing or not valid JSON. Programs other than
                         busbar: see bb_sweep_read_metrics; NULL: not complete */
-    int exit_status; /* exit status of the run; -1: unknown; 124: timeout; 128 + n: killed by signal n */
-    double seconds;  /* duration of the run in seconds; NaN: unknown */
-    json_t *errors;  /* for a program that exited with 0: which metric is missing. Else the last lines of a failed run's
+    int exit_status;    /* exit status of the run; -1: unknown; 124: timeout; 128 + n: killed by signal n */
+    double seconds;     /* duration of the run in seconds; NaN: unknown */
+    char *changed_file; /* an input file that has changed since the run; NULL: none, or not recorded */
+    char *changed_variable; /* a variable of the shell that has changed since the run; NULL: none, or not recorded */
+    json_t *errors; /* for a program that exited with 0: which metric is missing. Else the last lines of a failed run's
                         stderr, at most 5, as a JSON list. If stderr contains error
                         messages of busbar, only these; otherwise, lines of any origin. Bytes that are not UTF-8 become
                         '?'. NULL if the run is not failed or below its threshold */
@@ -78,8 +82,17 @@ int bb_sweep_await_previous(const char *dir, const struct bb_sweep_run *c) BB_MU
  * -BB_EFAIL. */
 int bb_sweep_remove_files(const char *dir, const struct bb_sweep_run *c) BB_MUST_CHECK;
 
-/* bb_sweep_record - write ID.run.json. Returns 0 or -BB_EFAIL. */
-int bb_sweep_record(const char *dir, const struct bb_sweep_run *c, int exit_status, double seconds) BB_MUST_CHECK;
+/* bb_sweep_inputs - return the inputs of a run that starts now, for its record, owned by the caller. */
+json_t *bb_sweep_inputs(const struct bb_sweep_run *c);
+
+/*
+ * bb_sweep_record - write ID.run.json.
+ *   inputs       bb_sweep_inputs before the run. After the run, files that it has changed are removed: they are outputs
+ *   exit_status  exit status of the run; -1: the run has not ended
+ *   Returns      0 or -BB_EFAIL
+ */
+int bb_sweep_record(const char *dir, const struct bb_sweep_run *c, json_t *inputs, int exit_status,
+                    double seconds) BB_MUST_CHECK;
 
 /*
  * bb_sweep_lock_folder - create the folder `dir` if needed, and lock it against other sweeps.

@@ -337,23 +337,27 @@ static void report_failure(struct sweep *s, const struct bb_started *ended)
 static int run_one(struct sweep *s, const struct bb_sweep_run *c)
 {
     struct bb_started ended;
+    json_t *inputs = NULL;
     int rc;
 
     s->running = c;
     show_progress(s, 0);
     TRY(bb_sweep_await_previous(s->dir, c));
     TRY(bb_sweep_remove_files(s->dir, c));
+    inputs = bb_sweep_inputs(c);
+    TRY(bb_sweep_record(s->dir, c, inputs, -1, NAN));
     TRY(bb_launch_runs_run(&s->launch, c, show_progress, s, &ended));
     if (ended.stopped_by) {
         bb_progress_clear(&s->progress);
-        return bb_err(BB_EFAIL, "stopped by %s after %zu of %zu combinations; run the same command again to continue",
-                      strsignal(ended.stopped_by), s->ran, s->to_run);
+        TRY(bb_err(BB_EFAIL, "stopped by %s after %zu of %zu combinations; run the same command again to continue",
+                   strsignal(ended.stopped_by), s->ran, s->to_run));
     }
-    TRY(bb_sweep_record(s->dir, c, ended.exit_status, ended.seconds));
+    TRY(bb_sweep_record(s->dir, c, inputs, ended.exit_status, ended.seconds));
     report_failure(s, &ended);
     s->ran++;
     bb_progress_advance(&s->progress, 1);
 out:
+    json_decref(inputs);
     return rc;
 }
 
@@ -376,6 +380,37 @@ static void warn_of_kept_failures(const struct sweep *s)
         bb_warn("%zu combination%s failed in an earlier sweep and %s not run with the given launch options; try: "
                 "--retry-failed",
                 n, n == 1 ? "" : "s", n == 1 ? "is" : "are");
+}
+
+/* Warns of results that are not used because an input file has changed, and of results that are kept although a variable
+ * of the shell has. */
+static void warn_of_changed_inputs(const struct sweep *s)
+{
+    char *file = NULL, *variable = NULL;
+    size_t files = 0, variables = 0;
+
+    for (size_t i = 0; i < s->combinations.n && !s->options.restart; i++) {
+        struct bb_sweep_found found;
+
+        bb_sweep_load_state(s->dir, &s->combinations.one[i], &found);
+        files += found.changed_file != NULL;
+        variables += found.changed_variable != NULL;
+        if (found.changed_file && !file)
+            file = bb_copy_text(found.changed_file);
+        if (found.changed_variable && !variable)
+            variable = bb_copy_text(found.changed_variable);
+        bb_sweep_found_release(&found);
+    }
+    if (files)
+        bb_warn("input files of %zu combination%s have changed, first %s; earlier results of %s are not used", files,
+                files == 1 ? "" : "s", file, files == 1 ? "it" : "them");
+    if (variables)
+        bb_warn(
+            "%s has another value than when %zu combination%s ran; try: --restart to run %s again, or --output with "
+            "another folder",
+            variable, variables, variables == 1 ? "" : "s", variables == 1 ? "it" : "them");
+    free(file);
+    free(variable);
 }
 
 static int run_wanted(struct sweep *s)
@@ -577,6 +612,7 @@ static int run_command(struct sweep *s)
     TRY(bb_sweep_lock_folder(s->dir, s->options.gather ? NULL : &s->lock));
     TRY(bb_outfile_check(s->json, gathered)); /* once their usual folder exists */
     TRY(bb_outfile_check(s->csv, gathered));
+    warn_of_changed_inputs(s);
     if (s->options.slurm || s->options.submit)
         return write_slurm(s);
     if (!s->options.gather)

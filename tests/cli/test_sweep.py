@@ -641,6 +641,37 @@ def test_plans_run_without_a_launcher(sweep):
     assert all(row[3] > 0 for row in sweep.json()["rows"])
 
 
+def test_changed_input_files_make_combinations_be_run_again(sweep, tmp_path):
+    """Edits of a profile and of a program's script change what the same command would give; files that a run writes do not."""
+    profile, script = json.loads(open(f"{ROOT}/profiles/clusters/h100-sxm-ib.json").read()), tmp_path / "p.sh"
+    cases = [{"name": "plan", "command": "plan resnet50", "options": {"cluster": "./mine.json"}, "ranks": 8},
+             {"name": "named", "command": "plan resnet50", "options": {"cluster": "h100-sxm-ib"}, "ranks": 16},
+             {"name": "program", "command": ["sh", "p.sh", "own.log"], "metrics": {"t": "([0-9]+)"}}]
+    study = {"cases": cases, "columns": ["predicted.step_us", "t"]}
+    for gbps, text in (48.5, "1"), (0.5, "2"):
+        (tmp_path / "mine.json").write_text(json.dumps(profile | {"inter": profile["inter"] | {"gbps": gbps}, "gpus_per_node": 4, "nics_per_node": 4}))
+        script.write_text(f"echo {text}; date +%N >>$1")
+        if text == "2":
+            done = sweep(study, "--gather")
+            assert done.returncode == 1 and sweep.json()["counts"]["to_do"] == 2 and "warning: input files of 2 combinations have changed, first ./mine.json;" in done.stderr
+        done = sweep(study)
+        assert done.returncode == 0, done.stderr
+        step, t = sweep.json()["rows"][0][1], sweep.json()["rows"][2][-2]
+        assert t == int(text)
+        if text == "1":
+            first = step
+    assert step > 2 * first
+    assert sweep(study).stderr == ""
+
+
+def test_warns_of_other_variables_than_those_of_the_kept_results(sweep):
+    assert sweep(study(ranks=[2, 4]), env={"NCCL_ALGO": "Ring", "NCCL_DEBUG": "WARN"}).stderr == ""
+    for env in {"NCCL_ALGO": "Tree"}, {}:
+        done = sweep(study(ranks=[2, 4]), env=env)
+        assert done.returncode == 0 and "warning: NCCL_ALGO has another value than when 2 combinations ran; try: --restart" in done.stderr
+    assert sweep(study(ranks=[2, 4], environment={"NCCL_ALGO": "Ring"})).stderr == "" and sweep.ran() == 4
+
+
 def test_plans_that_do_not_fit_are_complete_and_last(sweep):
     """llama3_8b with Adam needs about 16 bytes x 8.03e9 / tp per GPU: 64 GB with tp 2 do not fit in 40 GB, 32 GB with tp 4 may."""
     plans = {"command": ["plan", "transformer"], "ranks": 8, "options": {"model": "llama3_8b", "tp": [1, 2, 4, 8],

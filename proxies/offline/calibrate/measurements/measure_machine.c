@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /*
  * The calibration benchmarks in the order in which they run:
@@ -123,12 +124,38 @@ static int run_study(const struct bb_measure_options *o, const char *study, cons
     return rc;
 }
 
-/* Lists the result files of the completed benchmarks, which `busbar sweep` recorded in the file sweep.json of the
- * folder. */
-static int list_files(const char *folder, struct bb_argv *files)
+enum { CLOCK_SKEW_S = 60 }; /* of the host of rank 0, which writes "started", against this one */
+
+/* Benchmarks that this call has not run, because an earlier one had. */
+struct kept {
+    size_t n;
+    const char *started, *host; /* of the oldest one */
+};
+
+static void count_kept(struct kept *kept, const json_t *result, const char *begin)
+{
+    const char *started = json_string_value(json_object_get(result, "started"));
+    const json_t *device = json_array_get(json_object_get(result, "devices"), 0);
+
+    if (!started || strcmp(started, begin) >= 0)
+        return;
+    kept->n++;
+    if (kept->started && strcmp(kept->started, started) <= 0)
+        return;
+    kept->started = started;
+    kept->host = json_string_value(json_object_get(device, "host"));
+}
+
+/*
+ * Lists the result files of the completed benchmarks, which `busbar sweep` recorded in the file sweep.json of the
+ * folder, and reports how many were measured before.
+ *   begin  results that started before this time, a text as their "started", are of an earlier call
+ */
+static int list_files(const char *folder, const char *begin, struct bb_argv *files)
 {
     char *list = bb_format("%s/sweep.json", folder);
     json_t *root = NULL, *one;
+    struct kept kept = {0};
     size_t i;
     int rc;
 
@@ -139,7 +166,11 @@ static int list_files(const char *folder, struct bb_argv *files)
 
         TRY(bb_json_text_at(one, "id", list, &id));
         bb_argv_add(files, "%s/%s.json", folder, id);
+        count_kept(&kept, json_object_get(one, "result"), begin);
     }
+    if (kept.n > 0)
+        bb_warn("%zu of %zu benches were measured before, the first at %s on %s; try: --restart to measure again",
+                kept.n, i, kept.started, kept.host ? kept.host : "an unknown host");
 out:
     json_decref(root);
     free(list);
@@ -151,13 +182,17 @@ int bb_measure_machine(const struct bb_measure_options *o, const char *profile, 
 {
     const int stem = (int)(strlen(profile) - strlen(".json"));
     char *study = bb_format("%.*s.study.json", stem, profile), *folder = bb_format("%.*s.sweep", stem, profile);
+    const time_t before = time(NULL) - CLOCK_SKEW_S;
+    char begin[32];
+    struct tm utc;
     int rc;
 
+    strftime(begin, sizeof(begin), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&before, &utc));
     TRY(bb_json_save(study, "the study", study_json(o), 0));
     if (!o->quiet)
         fprintf(stderr, "busbar: measuring, results in %s\n", folder);
     TRY(run_study(o, study, folder, sweep));
-    TRY(list_files(folder, files));
+    TRY(list_files(folder, begin, files));
 out:
     free(study);
     free(folder);

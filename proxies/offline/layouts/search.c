@@ -1395,23 +1395,24 @@ static void find_ranks_and_batch(const struct work *w, const struct bb_proxy_con
 static void find_superfluous(const struct work *w, int ranks, struct bb_fitting *fit)
 {
     const struct bb_proxy_config *config = w->search->config;
-    char given[BB_KEPT_TEXT], *left, *word;
+    char given[BB_KEPT_TEXT], one[BB_KEPT_TEXT], *omitted = one, *left, *word;
     struct bb_proxy_config cleared = clear_all_kept(w->search->given, given);
     struct bb_fitting without = {0};
     size_t length = 0;
 
     if (!given[0])
         return;
-    if (ranks <= config->ranks && suggest_leaving_out(w, true, given)) {
+    if (ranks <= config->ranks && suggest_leaving_out(w, true, one)) {
         fit->ranks = config->ranks;
         fit->batch = config->global_batch;
     } else {
+        omitted = given;
         cleared.global_batch = 0;
         find_ranks_and_batch(w, &cleared, ranks, &without);
         fit->ranks = without.ranks;
         fit->batch = without.batch;
     }
-    for (word = strtok_r(given, " ", &left); word && fit->ranks; word = strtok_r(NULL, " ", &left))
+    for (word = strtok_r(omitted, " ", &left); word && fit->ranks; word = strtok_r(NULL, " ", &left))
         if (strncmp(word, "--", 2) == 0)
             length += (size_t)snprintf(fit->without + length, BB_KEPT_TEXT - length, " without %s", word);
 }

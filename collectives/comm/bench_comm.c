@@ -205,9 +205,9 @@ static int put_rows(struct lives *v)
         TRY(bb_result_put(&v->session, fields, &row, &seen, seen.gpu_flags, what));
     }
     if (out && v->life.ranks == v->session.world.size)
-        fprintf(out, "# a communicator of %d rank%s costs %s, its first all_reduce %s more than a repeated one\n",
+        fprintf(out, "# a communicator of %d rank%s costs %s, its first all_reduce %s %s than a repeated one\n",
                 v->life.ranks, v->life.ranks == 1 ? "" : "s", bb_format_time(1e3 * ms[0], cost),
-                bb_format_time(1e3 * (ms[1] - ms[2]), first));
+                bb_format_time(1e3 * fabs(ms[1] - ms[2]), first), ms[1] < ms[2] ? "less" : "more");
 out:
     return rc;
 }

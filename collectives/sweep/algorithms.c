@@ -547,11 +547,11 @@ static void print_table(const struct bb_algorithms *a, FILE *out)
             "# %s restricts the choice: NCCL's choice below is not its own, and other algorithms are not measured\n",
             restricted);
     if (a->unjudged > 0)
-        fprintf(out,
-                "# not ranked: %d of the results above, for which NCCL reports no algorithm (sends and receives, one "
-                "rank,\n"
-                "# no bytes, or special kernels)\n",
-                a->unjudged);
+        fprintf(
+            out,
+            "# not ranked: %d result%s, for which NCCL reports no algorithm (sends and receives, one rank, no bytes, "
+            "or special kernels)\n",
+            a->unjudged, a->unjudged == 1 ? "" : "s");
     if (a->judged > 0)
         fprintf(out,
                 "# NCCL's choice was significantly slower than the best (*) in %d of %d results (95 %% intervals)\n"

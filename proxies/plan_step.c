@@ -396,6 +396,17 @@ static void add_excluded(void *context, const struct bb_opt *opt, const void *fi
         snprintf(f->excluded + length, sizeof(f->excluded) - length, " without --%s", opt->name);
 }
 
+/* Sets which options of the proxy change the numbers of stages and of micro-batches. */
+static void note_pipeline(const struct bb_plan_options *o, bool transformer, struct bb_forecast *f)
+{
+    const struct bb_proxy_config *given = &o->config;
+
+    f->stages_option = transformer ? "pp" : "stages";
+    f->batches_option = given->scale > 0                                                        ? "scale"
+                        : given->global_batch > 0 || (transformer && given->micro_batches == 0) ? "global-batch-size"
+                                                                                                : "micro-batches";
+}
+
 /* Set which options of the batch and of the pipeline could be added to those given. layers: of the model */
 static void note_batch(const struct bb_plan_options *o, const struct bb_proxy_config *config,
                        const struct bb_step *step, int layers, struct bb_forecast *f)
@@ -405,7 +416,6 @@ static void note_batch(const struct bb_plan_options *o, const struct bb_proxy_co
     const int batches = (int)(step->samples / replicas / MAX(config->micro_batch_size, 1));
 
     f->default_batch = !o->config.global_batch && !o->config.micro_batches;
-    f->given_batches = o->config.micro_batches > 0;
     f->accepts_chunks = !o->given.transformer.schedule && t->vpp <= 1 && layers >= 2 * pp && batches % pp == 0;
     f->accepts_larger_batch = !o->config.global_batch || batches % (t->vpp > 1 ? 2 * pp : 2) == 0;
 }
@@ -555,6 +565,7 @@ static int build_step(const struct bb_plan_options *o, const struct bb_proxy *pr
     if (may_guess && bb_step_training_bytes(&f->step) > f->forecast.gpu_bytes && !f->is_trial)
         TRY(find_ranks(o, proxy, cluster, config, f));
     f->forecast.with_compute = proxy->with_compute;
+    note_pipeline(o, proxy->features & BB_FEATURE_TRANSFORMER, &f->forecast);
     if (proxy->features & BB_FEATURE_TRANSFORMER)
         TRY(note_defaults(o, config, &f->step, &f->forecast));
 out:
@@ -684,13 +695,25 @@ out:
 }
 
 /* Warn if tensor-parallel groups span several nodes: their communication is on the critical path of every layer. */
-static void warn_inter_node_tp(const struct bb_layout *l, int gpus_per_node)
+static void warn_inter_node_tp(const struct bb_proxy *proxy, const struct bb_proxy_config *config,
+                               const struct bb_layout *l)
 {
-    for (int g = 0; g < l->n_groups && gpus_per_node > 0; g++)
-        if (strcmp(l->groups[g].name, "tp") == 0 && bb_group_nodes(l, g, 0, gpus_per_node) > 1)
-            bb_warn(
-                "tensor parallelism of %d ranks spans several nodes of %d GPUs; to stay within a node, try: --tp %d",
-                l->groups[g].size, gpus_per_node, gpus_per_node);
+    const int gpus = config->gpus_per_node;
+    const char *order = config->transformer.order;
+    char advice[64] = "";
+
+    for (int g = 0; g < l->n_groups && gpus > 0; g++) {
+        if (strcmp(l->groups[g].name, "tp") != 0 || bb_group_nodes(l, g, 0, gpus) <= 1)
+            continue;
+        if (!(proxy->features & BB_FEATURE_TRANSFORMER))
+            advice[0] = '\0';
+        else if (l->groups[g].size > gpus)
+            snprintf(advice, sizeof(advice), "; to stay within a node, try: --tp %d", gpus);
+        else if (order && strncmp(order, "tp", 2) != 0)
+            snprintf(advice, sizeof(advice), "; to stay within a node, begin --order with tp");
+        bb_warn("tensor parallelism of %d ranks spans several nodes of %d GPU%s%s", l->groups[g].size, gpus,
+                gpus == 1 ? "" : "s", advice);
+    }
 }
 
 int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, int argc, char **argv)
@@ -705,7 +728,7 @@ int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, 
     if (o->export || o->files[BB_PLAN_EXPORT_trace])
         TRY(bb_step_expand(&f.step)); /* converts each alltoallv to the sends and receives that the trace and the
                                          exports show */
-    warn_inter_node_tp(&f.step.layout, config.gpus_per_node);
+    warn_inter_node_tp(proxy, &config, &f.step.layout);
     bb_progress_init(&f.progress, 0, o->quiet);
     bb_progress_show(&f.progress, "planning %d ranks", config.ranks);
     TRY(bb_plan_count(&f.plan, &f.step, o->ops));

@@ -599,6 +599,11 @@ def test_default_batch_with_a_large_bubble_is_named(busbar):
     given = busbar.run("plan", "transformer", *args.split(), "--global-batch-size", 32, emulated=False).stdout
     assert f"  batch         the pipeline bubble takes {100 * idle:.0f}% of the step; shorter with chunks (--vpp), fewer stages (--pp) or more " in given
     assert "  batch " not in busbar.run("plan", "transformer", *args.split(), "--global-batch-size", 256, emulated=False).stdout
+    for args, more in (("layer_parallel --ranks 4", "--micro-batches 2"), ("gpt3 8 2 --ranks 32", "--scale 4"), ("gems --ranks 4 --global-batch-size 4", None)):
+        text = busbar.run("plan", *args.split(), "--cluster", "h100-sxm-ib", emulated=False).stdout
+        assert f"shorter with fewer stages (--stages) or more micro-batches ({more.split()[0] if more else '--global-batch-size'})" in text, text
+        short = args.replace(" 8 2", " 8")
+        assert not more or busbar.run("plan", *short.split(), *more.split(), emulated=False).returncode == 0
 
 
 @pytest.mark.parametrize("given,advised", [

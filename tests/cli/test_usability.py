@@ -30,6 +30,12 @@ def test_warns_about_inter_node_tensor_parallelism(busbar, tmp_path, tp, extra_a
     done = busbar.run("plan", "transformer", "--model", tmp_path, "--ranks", 32, "--tp", tp, *H100, *extra_args)
     assert done.returncode == 0, done.stderr
     assert ("tensor parallelism of 16 ranks spans several nodes of 8 GPUs; to stay within a node, try: --tp 8" in done.stderr) == warned
+    if tp == 8:
+        spread = ("--tp", 2, "--order", "dp-tp-cp-ep-pp")
+        done = busbar.run("plan", "transformer", "--model", tmp_path, "--ranks", 32, *spread, *H100)
+        assert done.stderr.endswith("2 ranks spans several nodes of 8 GPUs; to stay within a node, begin --order with tp\n"), done.stderr
+        done = busbar.run("plan", "gpt3", 8, "--ranks", 64, *H100)
+        assert done.stderr.endswith("tensor parallelism of 4 ranks spans several nodes of 8 GPUs\n"), done.stderr
 
 
 @pytest.mark.parametrize("max_positions,args,reported", [(131072, (), True), (131072, ("--seq-length", 65536), False), (8192, (), False)])

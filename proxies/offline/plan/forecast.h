@@ -70,8 +70,8 @@ struct bb_forecast {
     double fused_bytes;   /* the same also with --loss fused, with which it fits; 0: it does not */
     double serial_bytes;  /* the same without --overlap-moe-expert-parallel-comm, if it is given; 0: it does not fit */
     bool default_batch;   /* true: the number of samples of a step is the default of busbar */
-    bool given_batches;   /* --micro-batches determines the number of samples */
-    bool accepts_chunks, accepts_larger_batch; /* --vpp could be added, and --micro-batch-size be doubled */
+    const char *stages_option, *batches_option; /* options that set the numbers of stages and of micro-batches: "pp" */
+    bool accepts_chunks, accepts_larger_batch;  /* --vpp could be added, and --micro-batch-size be doubled */
     bool lacks_tp_overlap,
         lacks_moe_overlap; /* collectives of tensor or expert parallelism could overlap GEMMs, as with
                              --tp-comm-overlap and --overlap-moe-expert-parallel-comm */

@@ -221,10 +221,10 @@ static void write_batch(const struct bb_plan *plan, const struct bb_predicted_ra
     else if (plan->forecast && share > HUGE_BUBBLE)
         snprintf(
             text, TEXT,
-            "the pipeline bubble takes %.0f%% of the step; shorter with %sfewer stages (--pp) or more micro-batches "
+            "the pipeline bubble takes %.0f%% of the step; shorter with %sfewer stages (--%s) or more micro-batches "
             "(--%s)",
-            100 * share, plan->forecast->accepts_chunks ? "chunks (--vpp), " : "",
-            plan->forecast->given_batches ? "micro-batches" : "global-batch-size");
+            100 * share, plan->forecast->accepts_chunks ? "chunks (--vpp), " : "", plan->forecast->stages_option,
+            plan->forecast->batches_option);
 }
 
 /* A calibrated profile: appends which part of the collectives has ranks or sizes that the calibration did not measure. */

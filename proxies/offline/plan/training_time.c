@@ -5,6 +5,7 @@
 #include "bootstrap/base/units.h"
 
 #include <math.h>
+#include <string.h>
 
 struct bb_training_time bb_training_time(double step_tokens, int ranks, double ns, double tokens)
 {
@@ -120,12 +121,17 @@ static const char *duration_text(double seconds, char text[32])
     static const struct {
         const char *unit;
         double seconds;
-    } units[] = {{"days", 86400}, {"h", 3600}, {"min", 60}, {"s", 0}};
+    } units[] = {{"day", 86400}, {"h", 3600}, {"min", 60}, {"s", 0}};
+    char number[BB_ROUNDED_TEXT];
     int unit = 0;
 
     while (seconds < units[unit].seconds)
         unit++;
-    snprintf(text, 32, "%.3g %s", seconds / fmax(units[unit].seconds, 1), units[unit].unit);
+    if (seconds >= 1e3 * units[0].seconds)
+        bb_format_rounded(seconds / units[0].seconds, number);
+    else
+        snprintf(number, sizeof(number), "%.3g", seconds / fmax(units[unit].seconds, 1));
+    snprintf(text, 32, "%.20s %s%s", number, units[unit].unit, unit == 0 && strcmp(number, "1") != 0 ? "s" : "");
     return text;
 }
 

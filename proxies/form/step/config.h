@@ -90,6 +90,7 @@ struct bb_sync_options {
                           within the node */
     const char *grad_dtype, *optimizer;
     bool overlap_param_gather; /* distributed: the all-gather of parameters overlaps the forward of the next step */
+    bool float8_gather;        /* distributed, zero3, hsdp: parameters are gathered in 8 bits */
     bool own_gather_comm;      /* zero3, hsdp: true: all-gathers of parameters have a communicator of their own; false:
                                   they share the communicator of the gradient reductions */
     bool no_overlap;           /* reductions of gradients start only after the whole backward pass */

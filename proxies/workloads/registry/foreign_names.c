@@ -67,7 +67,8 @@ const struct bb_foreign_name bb_foreign_options[] = {
      "moe-permute-fusion gradient-clipping max-norm master-addr master-port hostfile include steps-per-print "
      "wall-clock-breakdown prescale-gradients val-check-interval limit-val-batches max-time fp8-margin "
      "fp8-interval "
-     "fp8-amax-history-len fp8-amax-compute-algo enable-compiled-autograd dataset dataset-path "
+     "fp8-amax-history-len fp8-amax-compute-algo precompute-float8-dynamic-scale-for-fsdp enable-compiled-autograd "
+     "dataset dataset-path "
      "tokenizer-path dump-folder lora-alpha lora-dropout",
      NULL, "it does not change the communication of a step", NULL},
     {"lora", "--lora-rank 16", "--lora-rank 16", NULL},
@@ -131,7 +132,7 @@ const struct bb_foreign_name bb_foreign_options[] = {
     {"moe-expert-capacity-factor", "--capacity-factor", "--capacity-factor 1.25", NULL},
     {"bf16 amp", "--dtype bfloat16", "--dtype bfloat16", NULL},
     {"fp16", "--dtype half", "--dtype half", NULL},
-    {"fp8-format fp8-hybrid fp8-e4m3", "--fp8", "--fp8", NULL},
+    {"fp8-format fp8-hybrid fp8-e4m3 enable-float8-linear", "--fp8", "--fp8", NULL},
     {"fp8-recipe", "--gemm-precision", "--gemm-precision mxfp8", "delayed=fp8 tensorwise=fp8 blockwise=fp8"},
     {"fp4-format fp4-recipe", "--gemm-precision nvfp4", "--gemm-precision nvfp4", NULL},
     {"use-flash-attn flash-attention flash-attn", "--attention fused", "--attention fused", NULL},
@@ -198,6 +199,7 @@ const struct bb_foreign_name bb_foreign_options[] = {
     {"pipeline-parallel-microbatch-size", "--micro-batch-size", "--micro-batch-size 1", NULL},
     {"activations-checkpoint-num-layers", "--recompute-num-layers", "--recompute-num-layers 1 --recompute full", NULL},
     {"external-cuda-graph enable-cuda-graph cuda-graph-impl", "--graph", "--graph", NULL},
+    {"enable-fsdp-float8-all-gather", "--fp8-param-gather", "--fp8-param-gather --fp8", NULL},
     {"main-grads-dtype reduce-dtype", "--grad-dtype", "--grad-dtype bfloat16",
      "fp32=float float32=float bf16=bfloat16"},
     {"main-params-dtype exp-avg-dtype exp-avg-sq-dtype", NULL,

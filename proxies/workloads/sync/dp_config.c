@@ -87,6 +87,7 @@ static int validate_options(const struct bb_proxy_config *c, enum bb_sync_kind k
         {o->overlap_param_gather, "overlap-param-gather", KIND(DISTRIBUTED)},
         {o->precision_aware, "use-precision-aware-optimizer", KIND(DISTRIBUTED)},
         {o->cpu_offload, "optimizer-cpu-offload", KIND(DISTRIBUTED)},
+        {o->float8_gather, "fp8-param-gather", KIND(ZERO3) | KIND(HSDP) | KIND(DISTRIBUTED)},
         {o->own_gather_comm, "own-gather-comm", KIND(ZERO3) | KIND(HSDP)},
         {o->no_overlap, "no-overlap", KIND(ALL_REDUCE) | KIND(HOROVOD) | KIND(ZERO1) | KIND(DISTRIBUTED) | SERVERS},
         {o->no_sync, "no-sync", KIND(ZERO2) | KIND(ZERO3) | KIND(HSDP)},

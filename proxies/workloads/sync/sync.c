@@ -103,10 +103,11 @@ int bb_sync_arrivals(const struct bb_sync_unit *units, int n_units, bool per_uni
     for (int u = n_units - 1; u >= 0; u--) {
         now_us += units[u].backward_us;
         for (int t = units[u].n - 1; t >= 0; t--)
-            (*arrivals)[n++] = (struct bb_gradient_arrival){.count = units[u].tensors[t].count,
-                                                            .ready_us = now_us,
-                                                            .unit = u,
-                                                            .type = per_unit ? u : units[u].chunk};
+            (*arrivals)[n++] =
+                (struct bb_gradient_arrival){.count = units[u].tensors[t].count,
+                                             .ready_us = now_us,
+                                             .unit = u,
+                                             .type = per_unit ? u : 2 * units[u].chunk + units[u].unquantized};
     }
     return n;
 }
@@ -128,6 +129,20 @@ static size_t bucket_multiple(const struct bb_sync *s)
     while (s->policy.rule.pad && multiple % s->policy.rule.pad)
         multiple += (size_t)c->n;
     return multiple;
+}
+
+/* Return whether the parameters of a unit are gathered in 8 bits. */
+static bool is_quantized(const struct bb_sync *s, int unit)
+{
+    return s->policy.options.float8_gather && !s->spec.units[unit].unquantized;
+}
+
+/* Return the size of the gathered parameters of a bucket in elements of policy.params. */
+static size_t gathered_elements(const struct bb_sync *s, const struct bb_bucket_state *b)
+{
+    const size_t bytes = bb_dtypes[s->policy.params].bytes;
+
+    return (b->params * bb_dtypes[b->gathered_dtype].bytes + bytes - 1) / bytes;
 }
 
 static void init_bucket(struct bb_sync *s, struct bb_bucket_state *b, int index, size_t multiple)
@@ -152,8 +167,9 @@ static void init_bucket(struct bb_sync *s, struct bb_bucket_state *b, int index,
         last = unit;
     }
     b->params = bb_round_up(bucketing->count + (s->gathers ? s->spec.units[last].frozen : 0), multiple);
+    b->gathered_dtype = is_quantized(s, last) ? BB_F8E4M3 : s->policy.params;
     s->largest = b->count > s->largest ? b->count : s->largest;
-    s->largest_params = b->params > s->largest_params ? b->params : s->largest_params;
+    s->largest_params = gathered_elements(s, b) > s->largest_params ? gathered_elements(s, b) : s->largest_params;
     if (s->gathers) {
         b->what = bb_step_text(s->spec.step, "gradients of %s", s->spec.units[last].name);
         b->gather_what = bb_step_text(s->spec.step, "parameters of %s", s->spec.units[last].name);
@@ -235,7 +251,7 @@ static void add_own(struct bb_sync *s, struct bb_bucket_state *b)
         b->shard = bb_script_buffer(s->script, "gradient shard", BB_USE_GRADIENTS, shard);
     if (!gathers)
         return;
-    s->script->dtype = s->policy.params;
+    s->script->dtype = b->gathered_dtype;
     b->param_shard =
         bb_script_buffer(s->script, "parameter shard", BB_USE_PARAMETERS, b->params / (size_t)s->spec.comms.n);
     if (!s->gathers)
@@ -263,7 +279,9 @@ static void add_buffers(struct bb_sync *s)
     s->script->dtype = s->policy.params;
     for (int i = 0; i <= BB_SYNC_SLOTS; i++) {
         bool used = s->gathers && (i < BB_SYNC_SLOTS || s->tied != BB_NONE);
-        size_t count = i < BB_SYNC_SLOTS ? s->largest_params : used ? s->buckets[bucket_of_unit(s, s->tied)].params : 0;
+        size_t count = i < BB_SYNC_SLOTS ? s->largest_params
+                       : used            ? gathered_elements(s, &s->buckets[bucket_of_unit(s, s->tied)])
+                                         : 0;
 
         s->slots[i] = (struct bb_sync_slot){BB_NONE, BB_NONE, BB_NONE};
         if (used)
@@ -443,7 +461,7 @@ static struct bb_sync_slot *take_slot(struct bb_sync *s)
 static int gather_bucket(struct bb_sync *s, int bucket, int full)
 {
     struct bb_bucket_state *b = &s->buckets[bucket];
-    struct labels before = set_labels(s->script, s->script->phase, s->policy.params, b->first_unit);
+    struct labels before = set_labels(s->script, s->script->phase, b->gathered_dtype, b->first_unit);
 
     b->gathered = bb_script_collective(s->script, s->parameters, b->gather_what, BB_ALL_GATHER,
                                        b->params / (size_t)s->spec.comms.n, b->param_shard, full);

@@ -207,7 +207,8 @@ struct bb_sync_unit {
      * have this flag. With zero3 and hsdp, these parameters stay gathered from this unit's forward to the last
      * unit's forward, and from the last unit's backward to this unit's backward. */
     bool tied;
-    int chunk; /* index of the model chunk (virtual pipeline stage) of the unit. The prefetch of parameters never
+    bool unquantized; /* true: its parameters are not gathered in 8 bits (--fp8-param-gather) */
+    int chunk;        /* index of the model chunk (virtual pipeline stage) of the unit. The prefetch of parameters never
                   crosses a chunk boundary */
     double backward_us; /* horovod: duration of the unit's backward for one micro-batch in microseconds; 0 for all
                            units: all gradients become ready at the same time */

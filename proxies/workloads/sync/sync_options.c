@@ -49,6 +49,9 @@ const struct bb_opt bb_sync_options[] = {
     OPT_FLAG(0, "overlap-param-gather", FIELD(overlap_param_gather),
              "distributed: overlap the all-gather of parameters with the next forward (default: all-gather after the "
              "optimizer)"),
+    OPT_FLAG(0, "fp8-param-gather", FIELD(float8_gather),
+             "distributed, zero3, hsdp: gather the parameters in 8 bits, but those of embedding and head (torchtitan: "
+             "enable_fsdp_float8_all_gather); of MXFP8 and NVFP4 in 16 bits, as Megatron-LM"),
     OPT_FLAG(0, "own-gather-comm", FIELD(own_gather_comm),
              "zero3, hsdp: use a separate communicator for all-gathers, so that they need not wait for reductions"),
     OPT_FLAG(0, "no-overlap", FIELD(no_overlap), "start reducing gradients only after the whole backward"),

@@ -12,9 +12,10 @@
 #define BB_SYNC_SLOTS 2
 
 struct bb_bucket_state {
-    size_t count;     /* number of gradient elements in the bucket, including padding */
-    size_t params;    /* number of elements of its parameters, with the frozen ones and padding */
-    int first_unit;   /* lowest index of a unit (layer of the model) that has tensors in the bucket */
+    size_t count;                    /* number of gradient elements in the bucket, including padding */
+    size_t params;                   /* number of elements of its parameters, with the frozen ones and padding */
+    enum bb_dtype_id gathered_dtype; /* element type in which its parameters are gathered */
+    int first_unit;                  /* lowest index of a unit (layer of the model) that has tensors in the bucket */
     int units, ready; /* units: number of units (layers) with tensors in the bucket; ready: how many of them have
                          finished their backward since the bucket's last reduction */
     bool fused;       /* true: the bucket has several tensors, which Horovod copies into the fusion buffer before the
@@ -50,8 +51,8 @@ struct bb_sync {
     struct bb_buckets bucketing;
     struct bb_bucket_state *buckets;
     int n;
-    /* n_elements: number of gradient elements, summed over all units; largest, largest_params: number of gradient and of
-     * parameter elements of the largest bucket */
+    /* n_elements: number of gradient elements, summed over all units; largest: number of gradient elements of the
+     * largest bucket; largest_params: its gathered parameters in elements of policy.params */
     size_t n_elements, largest, largest_params;
     /* gathers: the parameters of each unit (layer) are all-gathered before the unit uses them (zero3, hsdp);
      * every_micro_batch: every micro-batch reduces its gradients, not only the last one. */

@@ -476,10 +476,37 @@ int bb_memory_table_stage(const struct bb_arch *arch, const struct bb_grid *grid
     return arch->mtp && !bb_schedule_is_bidirectional(schedule) ? bb_pipe_split_mtp_part(&split) % grid->pp : 0;
 }
 
-static void add_largest(struct bb_arch_rank_parameters *sum, double *largest, struct bb_arch_rank_parameters added)
+/* The parameters of a stage on one rank before data-parallel sharding. ZeRO-3 gathers them one module (layer, embedding or
+ * head) at a time. */
+struct stage_size {
+    struct bb_arch_rank_parameters sum;
+    double largest;                    /* parameters of the largest module */
+    double gathered, largest_gathered; /* bytes of the gathered parameters: all, and those of the largest module */
+};
+
+static double all_of(struct bb_arch_rank_parameters p)
 {
-    add_parameters(sum, added);
-    *largest = fmax(*largest, (double)added.dense + (double)added.expert);
+    return (double)p.dense + (double)p.expert;
+}
+
+/* bytes: of a gathered parameter */
+static void add_module(struct stage_size *size, struct bb_arch_rank_parameters added, double bytes)
+{
+    add_parameters(&size->sum, added);
+    size->largest = fmax(size->largest, all_of(added));
+    size->gathered += all_of(added) * bytes;
+    size->largest_gathered = fmax(size->largest_gathered, all_of(added) * bytes);
+}
+
+static double parameter_bytes(const struct bb_memory *m)
+{
+    return (double)bb_dtypes[m->policy->params].bytes;
+}
+
+/* Bytes of a gathered parameter of a layer: torchao (float8/fsdp_utils.py) gathers 8 bits and keeps no other copy. */
+static double gathered_layer_bytes(const struct bb_memory *m)
+{
+    return m->policy->options.float8_gather && m->layers_config->precision <= BB_GEMM_FP8 ? 1 : parameter_bytes(m);
 }
 
 /* Returns whether none of the layers from `first` to before `layer` surely has the same tensors as `layer`. */
@@ -491,8 +518,7 @@ static bool is_first_of_kind(const struct bb_memory *m, int first, int layer)
 }
 
 /* Adds the parameters of n layers. The tensors of layers of one kind are counted once, also if kinds alternate. */
-static void add_layers(const struct bb_memory *m, int first, int n, struct bb_arch_rank_parameters *sum,
-                       double *largest)
+static void add_layers(const struct bb_memory *m, int first, int n, struct stage_size *size)
 {
     for (int layer = first; layer < first + n; layer++) {
         struct bb_arch_rank_parameters share;
@@ -502,42 +528,39 @@ static void add_layers(const struct bb_memory *m, int first, int n, struct bb_ar
         share = layer_share(m, layer);
         for (int k = layer; k < first + n; k++)
             if (k == layer || bb_arch_equal_layers(m->arch, layer, k))
-                add_largest(sum, largest, share);
+                add_module(size, share, gathered_layer_bytes(m));
     }
 }
 
-/* Returns the number of parameters on a rank of the stage before data-parallel sharding. *largest_layer: number of
- * parameters of the largest layer of the stage, or of the embedding or the head if they are larger. ZeRO-3 gathers the parameters of one layer at a time. */
-static struct bb_arch_rank_parameters stage_parameters(const struct bb_memory *m, int stage, double *largest_layer)
+static struct stage_size stage_size(const struct bb_memory *m, int stage)
 {
     const struct bb_schedule *s = m->schedule;
-    struct bb_arch_rank_parameters sum = {0};
+    const double bytes = parameter_bytes(m);
+    struct stage_size size = {.largest = 0};
     struct bb_arch_tensor tensors[BB_ARCH_TENSORS];
 
-    *largest_layer = 0;
     for (int c = 0; c < s->chunks; c++) {
         int part, first, n = chunk_layers(m, stage, c, &part, &first);
 
         if (part == 0)
-            add_largest(&sum, largest_layer, layer_share(m, BB_ARCH_EMBEDDING));
-        add_layers(m, first, n, &sum, largest_layer);
+            add_module(&size, layer_share(m, BB_ARCH_EMBEDDING), bytes);
+        add_layers(m, first, n, &size);
         for (int k = mtp_layers(m, part); k > 0; k--)
-            add_largest(&sum, largest_layer, layer_share(m, BB_ARCH_MTP));
+            add_module(&size, layer_share(m, BB_ARCH_MTP), gathered_layer_bytes(m));
         if (part == bb_schedule_parts(s) - 1)
-            add_largest(&sum, largest_layer, layer_share(m, BB_ARCH_HEAD));
+            add_module(&size, layer_share(m, BB_ARCH_HEAD), bytes);
     }
     if (stage > 0 && stage == bb_memory_table_stage(m->arch, m->grid, s) && !m->arch->adapters_only) {
         bb_arch_tensors(m->arch, BB_ARCH_EMBEDDING, tensors);
-        sum.dense += bb_arch_tensor_share(&tensors[0], m->grid->tp, 1);
+        size.sum.dense += bb_arch_tensor_share(&tensors[0], m->grid->tp, 1);
+        size.gathered += (double)bb_arch_tensor_share(&tensors[0], m->grid->tp, 1) * bytes;
     }
-    return sum;
+    return size;
 }
 
 struct bb_arch_rank_parameters bb_memory_parameters(const struct bb_memory *m, int stage)
 {
-    double largest_layer;
-
-    return stage_parameters(m, stage, &largest_layer);
+    return stage_size(m, stage).sum;
 }
 
 /* The tensors of a stage of which placeholder gradients are kept: one of each name. */
@@ -581,7 +604,7 @@ static double placeholder_bytes(const struct bb_memory *m, int stage)
         if (part == bb_schedule_parts(m->schedule) - 1)
             add_placeholders(m, BB_ARCH_HEAD, &p);
     }
-    return p.elements * bb_dtypes[m->policy->params].bytes;
+    return p.elements * parameter_bytes(m);
 }
 
 /* Bytes that the quantized weights of the layers take in addition to 16-bit parameters, in Transformer Engine: both
@@ -590,17 +613,16 @@ static double quantized_bytes(const struct bb_memory *m, int stage)
 {
     const enum bb_gemm_precision precision = m->layers_config->precision;
     const double kept = precision == BB_GEMM_NVFP4 ? 0 : element_bytes(m);
-    struct bb_arch_rank_parameters sum = {0};
-    double largest = 0;
+    struct stage_size size = {.largest = 0};
 
     if (precision < BB_GEMM_MXFP8 || !m->stack || !m->stack->has_placeholders)
         return 0;
     for (int c = 0; c < m->schedule->chunks; c++) {
         int part, first, n = chunk_layers(m, stage, c, &part, &first);
 
-        add_layers(m, first, n, &sum, &largest);
+        add_layers(m, first, n, &size);
     }
-    return ((double)sum.dense + (double)sum.expert) * (2 * bb_gemm_formats[precision].bytes - kept);
+    return all_of(size.sum) * (2 * bb_gemm_formats[precision].bytes - kept);
 }
 
 /* ---- communication buffers ---- */
@@ -612,22 +634,21 @@ static double transient_bytes(const struct bb_memory *m, int stage)
 {
     const struct bb_arch arch = bb_arch_trained(m->arch);
     struct bb_memory trained = *m;
-    double params = (double)bb_dtypes[m->policy->params].bytes, grads = (double)bb_dtypes[m->policy->grads].bytes;
-    double largest_layer, frozen_layer = 0, sum;
-    struct bb_arch_rank_parameters parameters, frozen = {0};
+    double grads = (double)bb_dtypes[m->policy->grads].bytes, gathered;
+    struct stage_size size, frozen = {.largest = 0};
 
     trained.arch = &arch;
-    parameters = stage_parameters(&trained, stage, &largest_layer);
-    sum = (double)parameters.dense + (double)parameters.expert;
+    size = stage_size(&trained, stage);
     if (arch.adapters_only)
-        frozen = stage_parameters(m, stage, &frozen_layer);
+        frozen = stage_size(m, stage);
+    gathered = 2 * (size.largest_gathered + frozen.largest_gathered);
     if (m->policy->kind == BB_SYNC_ZERO2)
-        return grads * fmin(sum, 2 * bb_bucket_limit(&m->policy->rule, (size_t)grads, m->dense->n, 1));
+        return grads * fmin(all_of(size.sum), 2 * bb_bucket_limit(&m->policy->rule, (size_t)grads, m->dense->n, 1));
     if (keeps_whole(m))
-        return sum * (params + grads / whole_gradient_parts(m)) + largest_layer * 2 * params +
-               ((double)frozen.dense + (double)frozen.expert) * params;
+        return gathered + size.gathered + frozen.gathered + all_of(size.sum) * grads / whole_gradient_parts(m) +
+               (grads > parameter_bytes(m) ? size.largest * parameter_bytes(m) : 0);
     if (bb_sync_gathers_parameters(m->policy->kind))
-        return largest_layer * (2 * params + grads) + frozen_layer * 2 * params;
+        return gathered + size.largest * grads;
     return 0;
 }
 

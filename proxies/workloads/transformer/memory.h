@@ -50,7 +50,8 @@
  *   placeholder gradients   if weight gradients are accumulated by the GEMM, Transformer Engine returns an unused tensor
  *                           of each shape of a weight to autograd, and keeps it
  *   FSDP in a pipeline      torchtitan keeps parameters and gradients whole between the micro-batches, and the logits of
- *                           all micro-batches on the last stage. Gradients are whole until the last backward of a chunk. The
+ *                           all micro-batches on the last stage. Gradients are whole until the last backward of a chunk, and
+ *                           those of a layer are in 16 bits before they are added (FSDPParam, to_accumulated_grad_if_needed). The
  *                           buffers of all-gathers have a stream and therefore a part of the allocator of their own.
  *                           PyTorch's stages have receive buffers for the messages of all micro-batches and keep the gradients
  *                           of inputs (pytorch/pytorch, pull request 164329)

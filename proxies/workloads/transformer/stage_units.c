@@ -73,6 +73,9 @@ static void add_unit(struct bb_modules *p, const struct bb_training *t, struct b
                                   .tensors = *at,
                                   .tied = module->layer == BB_ARCH_EMBEDDING && t->grid.pp == 1 &&
                                           (t->arch.tied || t->arch.encoder_layers > 0),
+                                  .unquantized = t->policy.options.float8_gather &&
+                                                 (module->layer == BB_ARCH_EMBEDDING || module->layer == BB_ARCH_HEAD ||
+                                                  t->layers_config.precision > BB_GEMM_FP8),
                                   .chunk = module->chunk,
                                   .frozen = frozen,
                                   .backward_us = backward_us(t, module->layer)};

@@ -182,6 +182,7 @@ static void options_are_rejected_for_other_kinds(void **state)
         {{.servers = 2}, "nnnnnnnnny"},
         {{.overlap_param_gather = true}, "nnnnnnynnn"},
         {{.own_gather_comm = true}, "nnnnyynnnn"},
+        {{.float8_gather = true}, "nnnnyyynnn"},
         {{.no_overlap = true}, "yyynnnyyyy"},
         {{.no_sync = true}, "nnnyyynnnn"},
     };

@@ -352,7 +352,7 @@ static void gathered_layers_alternate_between_two_buffers(void **state)
 /* R = (n-1)/n; all buckets of ResNet-50 are divisible by 8. */
 static void bytes_match_the_formula_of_each_kind(void **state)
 {
-    double p = 25557032, r = 7 / 8.0;
+    double p = 25557032, r = 7 / 8.0, layer = 218112000, tables = 2 * 525336576.0 + 4096;
 
     (void)state;
     assert_line_sends("data_parallel --sync zero1", 8, 0, "dp", r * p * 8);
@@ -366,10 +366,17 @@ static void bytes_match_the_formula_of_each_kind(void **state)
     assert_line_sends("data_parallel --sync zero3 --micro-batches 2", 8, 0, "dp", r * p * 24);
     assert_line_sends("data_parallel --sync zero3 --micro-batches 2 --no-sync", 8, 0, "dp", r * p * 20);
     assert_line_sends("data_parallel --sync zero3 --own-gather-comm", 8, 0, "dp", r * p * 12);
+    assert_line_sends("data_parallel --sync zero3 --fp8-param-gather", 8, 0, "dp", r * p * 6);
     assert_line_sends("data_parallel --sync hsdp --gpus-per-node 8", 32, 5, "dp shard", r * p * 12);
     assert_line_sends("data_parallel --sync hsdp --gpus-per-node 8", 32, 5, "dp replica", 2 * 0.75 * p / 8 * 4);
     assert_line_sends("data_parallel --sync distributed", 8, 0, "dp", r * p * 8);
     assert_line_sends("data_parallel --sync distributed --overlap-param-gather", 8, 0, "dp", r * p * 8);
+    assert_line_sends("data_parallel --sync distributed --fp8-param-gather", 8, 0, "dp", r * p * 5);
+    /* the layer in 8 bits; embedding, head and last norm in 16; a float for the norm of the gradients */
+    assert_line_sends("transformer --model llama3_8b --layers 1 --dp-sync zero3 --fp8-param-gather", 8, 0, "dp",
+                      r * (2 * (layer + 2 * tables) + 4 * (layer + tables) + 2 * 4));
+    assert_line_sends("transformer --model llama3_8b --layers 1 --dp-sync distributed --fp8-param-gather", 8, 0, "dp",
+                      r * (layer + 2 * tables + 4 * (layer + tables) + 2 * 4));
     assert_line_sends("data_parallel --sync distributed --shard-size 8", 16, 0, "dp shard", r * p * 8);
     assert_line_sends("data_parallel --sync distributed --shard-size 8", 16, 0, "dp replica", p / 8 * 4);
     assert_line_sends("data_parallel --bucket-rule single", 8, 0, "dp", 2 * r * p * 4);

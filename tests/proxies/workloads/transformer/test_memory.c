@@ -500,7 +500,8 @@ static void placeholder_gradients(void **state)
 /* FSDP keeps parameters (2 bytes) and gradients (2 bytes) of a stage whole, two gathered layers (here the embedding or the head),
  * and the logits of all micro-batches. Messages: of two micro-batches the last stage has received one more than it stores, and
  * has its gradient; the first stage stores two outputs and has buffers for two gradients. Two chunks have whole gradients one after
- * the other, unless there are two rounds of micro-batches. */
+ * the other, unless there are two rounds of micro-batches; float gradients are converted from those of one layer. In 8 bits a
+ * parameter of a layer takes 1 byte, not one of the embedding. */
 static void fsdp_in_a_pipeline(void **state)
 {
     const double message = 2 * 8192.0 * 8192, table = 128256.0 * 8192;
@@ -526,8 +527,18 @@ static void fsdp_in_a_pipeline(void **state)
         one = communication_peak(&h, 0);
         h.policy.grads = BB_FLOAT;
         assert_true(fabs((communication_peak(&h, 0) - one) / h.memory.stack->reserved -
-                         (h.schedule.micro_batches - 2) * (double)bb_memory_parameters(&h.memory, 0).dense) < 64);
+                         (h.schedule.micro_batches - 2) * (double)bb_memory_parameters(&h.memory, 0).dense -
+                         2 * table) < 64);
     }
+    one = communication_peak(&h, 0);
+    h.policy.options.float8_gather = true;
+    assert_true(fabs((one - communication_peak(&h, 0)) / h.memory.stack->reserved + table -
+                     (double)bb_memory_parameters(&h.memory, 0).dense) < 64);
+    h.layers_config.precision = BB_GEMM_FP8;
+    one = communication_peak(&h, 0);
+    h.layers_config.precision = BB_GEMM_MXFP8; /* gathered in 16 bits */
+    assert_true(fabs((communication_peak(&h, 0) - one) / h.memory.stack->reserved + table -
+                     (double)bb_memory_parameters(&h.memory, 0).dense) < 64);
 }
 
 /* The backward of a layer in PyTorch: the gradient of the gathered input, and keys and values of two ranks, 64 heads of 128 on two

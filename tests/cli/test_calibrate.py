@@ -1193,9 +1193,17 @@ def test_rejects_files_without_usable_rows(busbar, measured, calibrate, tmp_path
     empty.write_text("{}")
     for file, message in [(plan, "busbar.plan/1"), (shared, "shared a GPU"), (empty, "not a file of measurements"),
                           (tmp_path / "no.json", "no.json"),
-                       (measured("comm"), "none of its")]:
+                       (measured("comm"), "none of its"),
+                       *((copy_of(measured("p2p"), tmp_path / f"{key}.json", lambda d: d["options"].update({key: value})), message)
+                         for key, value, message in [("split", "MOD:2", "(--split)"), ("agg_iters", 4, "(-m)"), ("device", "lsa", "(--device)")])]:
         done, _, _ = calibrate(file)
         assert done.returncode == 2 and done.stderr.count("\n") == 1 and message in done.stderr, done.stderr
+
+
+def test_warns_of_measurements_with_restrictions(measured, calibrate, tmp_path):
+    for change, text in [(lambda d: d["options"].update(max_ctas=2), "--max-ctas 2"), (lambda d: d.update(restricted_by="$NCCL_ALGO=Ring"), "$NCCL_ALGO=Ring")]:
+        done, _, _ = calibrate(copy_of(measured("p2p"), tmp_path / "restricted.json", change))
+        assert done.returncode == 0 and f"warning: {tmp_path}/restricted.json: measured with {text}, which can lower the bandwidth" in done.stderr
 
 
 def test_invalid_rows_are_reported_by_index(measured, calibrate, tmp_path):

@@ -157,6 +157,41 @@ static int validate_file(const struct bb_measurement_file *f, const json_t *root
     return 0;
 }
 
+static int reject_groups(const char *path, const char *option)
+{
+    return bb_err(BB_EUSAGE, "%s: several groups ran concurrently (%s), expected one", path, option);
+}
+
+static int reject_aggregation(const char *path)
+{
+    return bb_err(BB_EUSAGE, "%s: several operations in one call (-m), expected one", path);
+}
+
+/* Rejects results of busbar bench that are not times of single NCCL operations on all ranks; warns of restrictions. */
+static int validate_bench(const struct bb_measurement_file *f, const json_t *root)
+{
+    const json_t *options = json_object_get(root, "options");
+    const char *restricted = json_string_value(json_object_get(root, "restricted_by"));
+    const json_int_t ctas = json_integer_value(json_object_get(options, "max_ctas"));
+
+    if (json_is_string(json_object_get(options, "split")))
+        return reject_groups(f->path, "--split");
+    if (json_integer_value(json_object_get(options, "agg_iters")) > 1)
+        return reject_aggregation(f->path);
+    if (json_is_string(json_object_get(options, "device")))
+        return bb_err(BB_EUSAGE, "%s: operations of busbar's own kernels (--device), expected operations of NCCL",
+                      f->path);
+    if (restricted)
+        bb_warn("%s: measured with %s, which can lower the bandwidth; the profile describes the restricted machine",
+                f->path, restricted);
+    if (ctas > 0)
+        bb_warn(
+            "%s: measured with --max-ctas %lld, which can lower the bandwidth; the profile describes the restricted "
+            "machine",
+            f->path, (long long)ctas);
+    return 0;
+}
+
 /* Rejects files of nccl-tests that do not contain times of single operations on all ranks. */
 static int validate_nccl_tests(const struct bb_measurement_file *f, const json_t *root)
 {
@@ -165,9 +200,9 @@ static int validate_nccl_tests(const struct bb_measurement_file *f, const json_t
     const json_t *row = json_array_get(json_object_get(root, "results"), 0);
 
     if (json_integer_value(json_object_get(last, "group")) > 0)
-        return bb_err(BB_EUSAGE, "%s: several groups ran concurrently (NCCL_TESTS_SPLIT), expected one", f->path);
+        return reject_groups(f->path, "NCCL_TESTS_SPLIT");
     if (json_integer_value(json_object_get(config, "aggregated_iterations")) > 1)
-        return bb_err(BB_EUSAGE, "%s: several operations in one call (-m), expected one", f->path);
+        return reject_aggregation(f->path);
     if (json_object_get(json_object_get(row, "out_of_place"), "cpu_time") ||
         json_object_get(json_object_get(row, "in_place"), "cpu_time"))
         return bb_err(BB_EUSAGE, "%s: contains CPU times of the calls (-C 1), expected times of the operations",
@@ -204,7 +239,7 @@ static int read_file(struct bb_measurements *e, json_t *root, const char *path)
     TRY(validate_kind(path, root, &is_nccl_tests));
     TRY(is_nccl_tests ? read_nccl_tests_head(f, root) : read_busbar_head(f, root));
     TRY(validate_file(f, root));
-    TRY(is_nccl_tests ? validate_nccl_tests(f, root) : 0);
+    TRY(is_nccl_tests ? validate_nccl_tests(f, root) : validate_bench(f, root));
     TRY(validate_same_machine(f, &e->files[0]));
     TRY(is_nccl_tests ? bb_measurements_add_nccl_tests(e, root) : bb_measurements_add_results(e, root));
     f->unused = f->n_unused == 0            ? NULL

@@ -855,12 +855,14 @@ static json_t *summary_json(const struct comparison *t)
 static int check_criteria(const struct comparison *t, bool strict)
 {
     const struct bb_ratios *slower = &t->slower;
-    char worst[BB_WORST_TEXT], culprit[BB_CULPRIT_TEXT], reason[JOB];
+    char worst[BB_WORST_TEXT], culprit[BB_CULPRIT_TEXT], reason[JOB], wrong[64] = "";
     const char *option = rejected_by(t, strict, reason);
 
     if (slower->over > 0) {
         worst_text(slower, worst);
-        return bb_err(BB_EBELOW, "%zu row%s slower by more than %g %%, worst: %s%s", slower->over,
+        if (t->verdicts[BB_WRONG_DATA] > 0)
+            snprintf(wrong, sizeof(wrong), "%zu with wrong data, ", t->verdicts[BB_WRONG_DATA]);
+        return bb_err(BB_EBELOW, "%s%zu row%s slower by more than %g %%, worst: %s%s", wrong, slower->over,
                       slower->over == 1 ? "" : "s", t->threshold_percent, worst, culprit_text(t, culprit));
     }
     if (option)

@@ -412,6 +412,7 @@ def test_json_contains_the_comparison(compare):
     done = compare(A, B, "--json", "-", "--threshold", "20")
     data = json.loads(done.stdout)
     assert done.returncode == 5 and data["schema"] == "busbar.compare/1" and data["status"] == "below threshold"
+    assert done.stderr.startswith("busbar: 1 with wrong data, 2 rows slower by more than 20 %, worst: ") and data["reason"] in done.stderr
     assert [r["verdict"] for r in data["results"]] == ["slower", "faster", "no difference", "slower", "wrong data"]
     assert [r["judged_by"] for r in data["results"]] == ["intervals"] * 3 + ["ratio", None]
     assert data["results"][0]["ratio"] == 1.3 and data["results"][0]["b"]["ci95_us"] == [12, 14]

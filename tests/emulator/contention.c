@@ -165,17 +165,12 @@ uint64_t emu_timeline_name(void)
     return contention.name;
 }
 
-static void report_wait(bool polls)
+void emu_host_away(void)
 {
     if (!contention.is_shared || !lock_line())
         return;
-    emu_timeline_await_hosts(contention.line, contention.host, polls);
+    emu_timeline_await_hosts(contention.line, contention.host, false);
     emu_timeline_unlock(contention.line);
-}
-
-void emu_host_away(void)
-{
-    report_wait(false);
 }
 
 /* A host that polls reports its wait if it still waits some polls and some time after the last end of another host's wait,
@@ -191,6 +186,16 @@ static _Thread_local struct {
     uint32_t returns; /* emu_timeline_returns at the last poll */
 } poll;
 
+/* No report if the wait of another host has ended since this poll began: the same event may have ended this wait. */
+static void report_polls(void)
+{
+    if (!lock_line())
+        return;
+    if (emu_timeline_returns(contention.line) == poll.returns)
+        emu_timeline_await_hosts(contention.line, contention.host, true);
+    emu_timeline_unlock(contention.line);
+}
+
 static void note_poll(void)
 {
     const uint32_t returns = emu_timeline_returns(contention.line);
@@ -205,7 +210,7 @@ static void note_poll(void)
     poll.polls++;
     if (poll.polls >= GRACE_POLLS && now_s - poll.first_s >= GRACE_S && now_s - poll.away_s >= AWAY_S) {
         poll.away_s = now_s;
-        report_wait(true);
+        report_polls();
     }
 }
 

@@ -6,17 +6,14 @@
 
 #include "bootstrap/base/clock.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <math.h>
-#include <signal.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-#define SLEEP_S        0.25 /* longest sleep of a host without a wake-up */
-#define CHECK_PERIOD_S 0.5  /* shortest time between two checks of the hosts */
+#define SLEEP_S 0.25 /* longest sleep of a host without a wake-up */
 
 static void set_host(struct emu_timeline *t, int host, enum tl_host_state state)
 {
@@ -123,16 +120,11 @@ bool emu_timeline_has_lost(const struct emu_timeline *t, int host)
     return t->hosts[host].state == TL_LOST;
 }
 
-static bool is_gone(const struct tl_host *host)
-{
-    return host->state == TL_GONE || (kill(host->pid, 0) != 0 && errno == ESRCH);
-}
-
 enum emu_rank_claim emu_timeline_add_host(struct emu_timeline *t, int pid, int rank, int *host)
 {
     for (int h = 1; h <= t->b->hosts.n; h++)
         if (t->hosts[h].rank == rank)
-            return is_gone(&t->hosts[h]) ? EMU_RANK_LEFT : EMU_RANK_TAKEN;
+            return tl_has_ended(&t->hosts[h]) ? EMU_RANK_LEFT : EMU_RANK_TAKEN;
     *host = TL_TAKE(t, hosts, TL_HOSTS);
     t->hosts[*host].pid = pid;
     t->hosts[*host].rank = rank;
@@ -145,25 +137,6 @@ void emu_timeline_remove_host(struct emu_timeline *t, int host)
     while (t->hosts[host].first_lane != 0)
         emu_timeline_remove_lane(t, t->hosts[host].first_lane);
     set_host(t, host, TL_GONE);
-}
-
-void emu_timeline_check_hosts(struct emu_timeline *t, double patience_s)
-{
-    const double now_s = bb_now_s();
-
-    if (now_s - t->b->checked_s < CHECK_PERIOD_S)
-        return;
-    t->b->checked_s = now_s;
-    for (int h = 1; h <= t->b->hosts.n; h++) {
-        const struct tl_host *host = &t->hosts[h];
-
-        if (host->state == TL_GONE)
-            continue;
-        if (is_gone(host))
-            emu_timeline_remove_host(t, h);
-        else if (host->state == TL_RUNNING && now_s - host->active_s > patience_s)
-            emu_timeline_lose_host(t, h);
-    }
 }
 
 bool emu_timeline_is_stuck(const struct emu_timeline *t)

@@ -49,6 +49,10 @@ struct tl_host {
     bool polls;    /* reports again that it is away when `returns` of the shared state changes */
     bool any_step; /* any step of that lane ends the wait, not only the last one */
     double active_s;
+    /* host_checks.c: active_s and processor time at the last check; processor time at the first check with this active_s;
+     * number of checks in a row since then that found the host asleep */
+    double checked_active_s, cpu_s, first_cpu_s;
+    int idle_checks;
     int gpus[TL_DEVICES];
     _Atomic uint32_t doorbell, asleep;
 };
@@ -203,6 +207,9 @@ void tl_release_host(struct emu_timeline *t, int host, double when_ns);
 double tl_horizon_ns(const struct emu_timeline *t);
 void tl_check_start_barriers(struct emu_timeline *t, int host);
 void tl_open_start_barriers(struct emu_timeline *t);
+
+/* host_checks.c */
+bool tl_has_ended(const struct tl_host *host); /* its process has ended */
 
 /* lanes.c */
 void tl_advance_lane(struct emu_timeline *t, int lane);

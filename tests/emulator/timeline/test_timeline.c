@@ -4,10 +4,12 @@
  */
 #include "timeline/state.h"
 
+#include "bootstrap/base/clock.h"
 #include "proxies/simulation/machine/cluster.h"
 
 #include <limits.h>
 #include <math.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -400,6 +402,80 @@ static void wait_for_any_step(void **state)
     assert_int_equal(lost_ns(job, two, &end_ns), 0);
 }
 
+/* ---- hosts that do not report their waits ---- */
+
+static void sleep_for_ever(int cpu)
+{
+    (void)cpu;
+    pause();
+}
+
+static void poll_for_ever(int cpu)
+{
+    (void)cpu;
+    for (;;)
+        (void)getppid();
+}
+
+/* On the processor of the test, with a priority at which the kernel lets it run only when the test does not. */
+static void starve(int cpu)
+{
+    cpu_set_t cpus;
+
+    CPU_ZERO(&cpus);
+    CPU_SET((size_t)cpu, &cpus);
+    sched_setaffinity(0, sizeof(cpus), &cpus);
+    sched_setscheduler(0, SCHED_IDLE, &(struct sched_param){0});
+    poll_for_ever(cpu);
+}
+
+/* Whether a host whose process calls nothing is lost, with a patience of 50 ms, within at most this time, in which the
+ * test keeps its processor busy. */
+static bool is_lost_within(struct job *job, void (*behave)(int cpu), double limit_s)
+{
+    const double start_s = bb_now_s();
+    const int cpu = sched_getcpu();
+    cpu_set_t all, one;
+    bool lost = false;
+    int host;
+
+    sched_getaffinity(0, sizeof(all), &all);
+    CPU_ZERO(&one);
+    CPU_SET((size_t)cpu, &one);
+    const pid_t child = fork();
+
+    if (child == 0) {
+        behave(cpu);
+        _exit(1);
+    }
+    if (behave == starve)
+        sched_setaffinity(0, sizeof(one), &one);
+    emu_timeline_lock(job->t);
+    emu_timeline_add_host(job->t, child, HOSTS, &host);
+    emu_timeline_unlock(job->t);
+    while (!lost && bb_now_s() < start_s + limit_s) {
+        emu_timeline_lock(job->t);
+        emu_timeline_check_hosts(job->t, 0.05);
+        lost = emu_timeline_has_lost(job->t, host);
+        emu_timeline_unlock(job->t);
+    }
+    sched_setaffinity(0, sizeof(all), &all);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    return lost;
+}
+
+static void silent_host_is_lost_unless_starved(void **state)
+{
+    assert_true(is_lost_within(*state, sleep_for_ever, 30));
+    tear_down(state);
+    set_up(state);
+    assert_true(is_lost_within(*state, poll_for_ever, 30));
+    tear_down(state);
+    set_up(state);
+    assert_false(is_lost_within(*state, starve, 0.3));
+}
+
 /* A second process of a rank belongs to another job, or is a duplicate of that rank. */
 static void rank_is_claimed_once(void **state)
 {
@@ -484,6 +560,7 @@ int main(void)
                                        TEST(lane_waits_for_other_lane),
                                        TEST(gpu_parts_known_late),
                                        TEST(wait_for_any_step),
+                                       TEST(silent_host_is_lost_unless_starved),
                                        TEST(rank_is_claimed_once),
                                        TEST(process_dies_with_lock),
                                        TEST(capacity_error_names_resource),

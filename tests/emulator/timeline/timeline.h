@@ -79,8 +79,11 @@ void emu_timeline_end_wait(struct emu_timeline *t, int host, double clock_ns);
 uint32_t emu_timeline_returns(const struct emu_timeline *t); /* callable without the lock */
 void emu_timeline_lose_host(struct emu_timeline *t, int host);
 bool emu_timeline_has_lost(const struct emu_timeline *t, int host);
-/* Loses running hosts that have been silent for patience_s seconds, and removes hosts whose process has ended.
- * Checks at most every 0.5 s. */
+/*
+ * Removes hosts whose process has ended, and loses running hosts that wait without reporting it: hosts that call nothing
+ * and whose first thread sleeps for patience_s, or polls for patience_s of processor time. A host that gets no processor
+ * is not lost. Checks at most every half of patience_s.
+ */
 void emu_timeline_check_hosts(struct emu_timeline *t, double patience_s);
 
 /* No host runs and no event is pending, so that no wait would ever end. */

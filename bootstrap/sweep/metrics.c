@@ -4,6 +4,7 @@
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/units.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <regex.h>
 #include <stdlib.h>
@@ -41,8 +42,46 @@ static json_t *number_of(const char *text)
     return *end || errno ? json_real(real) : json_integer(integer);
 }
 
+/* Returns whether line[begin, end) is only a part of a number: 7 of 13.7, 1 of 1.5e-3. A comma may separate numbers. */
+static bool is_part_of_number(const char *line, size_t begin, size_t end)
+{
+    const char *next = line + end;
+    const bool has_point = memchr(line + begin, '.', end - begin) != NULL;
+    size_t exponent = 1;
+
+    if (begin == end)
+        return false;
+    if (begin > 0 && isdigit((unsigned char)line[begin]) && isdigit((unsigned char)line[begin - 1]))
+        return true;
+    if (begin > 1 && !has_point && line[begin - 1] == '.' && isdigit((unsigned char)line[begin - 2]))
+        return true;
+    if (isdigit((unsigned char)line[end - 1]) && isdigit((unsigned char)*next))
+        return true;
+    if (*next == '.' && !has_point)
+        return isdigit((unsigned char)next[1]);
+    exponent += *next && (next[1] == '-' || next[1] == '+');
+    return (*next == 'e' || *next == 'E') && isdigit((unsigned char)next[exponent]);
+}
+
+/* Returns what is wrong with the captured text line[begin, end), owned by the caller; NULL: nothing, and *number is its
+ * value. */
+static char *read_number(const char *line, size_t begin, size_t end, json_t **number)
+{
+    char *text = bb_format("%.*s", (int)(end - begin), line + begin), *problem = NULL;
+
+    *number = number_of(text);
+    if (!*number)
+        problem = bb_format("'%.80s' is not a number", text);
+    else if (is_part_of_number(line, begin, end))
+        problem = bb_format("'%.40s' is only a part of the number in '%.80s'", text, line);
+    if (problem)
+        json_decref(*number);
+    free(text);
+    return problem;
+}
+
 /* Appends the numbers that the pattern captures in the lines of a file. Stops at the first captured text that is not a
- * number, and stores it in *invalid, owned by the caller. */
+ * number, and stores what is wrong in *invalid, owned by the caller. */
 static void match_lines(const char *path, const regex_t *pattern, json_t *numbers, char **invalid)
 {
     FILE *file = fopen(path, "r");
@@ -56,12 +95,9 @@ static void match_lines(const char *path, const regex_t *pattern, json_t *number
 
             if (regexec(pattern, part, 2, group, 0) != 0 || group[1].rm_so < 0)
                 continue;
-            part[group[1].rm_eo] = '\0';
-            number = number_of(part + group[1].rm_so);
-            if (number)
+            *invalid = read_number(part, (size_t)group[1].rm_so, (size_t)group[1].rm_eo, &number);
+            if (!*invalid)
                 json_array_append_new(numbers, number);
-            else
-                *invalid = bb_copy_text(part + group[1].rm_so);
         }
     if (file)
         fclose(file);
@@ -88,7 +124,7 @@ static json_t *read_metric(const char *dir, const struct bb_sweep_run *c, const 
     }
     regfree(&compiled);
     if (invalid)
-        *problem = bb_format("metric %s: '%.80s' is not a number (pattern '%s')", name, invalid, pattern);
+        *problem = bb_format("metric %s: %s (pattern '%s')", name, invalid, pattern);
     else if (json_array_size(numbers) == 0)
         *problem = bb_format("metric %s: no line of the output matches '%s'", name, pattern);
     free(invalid);

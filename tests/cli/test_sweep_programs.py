@@ -115,6 +115,17 @@ def test_complete_requires_exit_status_0_and_every_metric(sweep):
     assert [c["result"] for c in sweep.json()["combinations"]] == [None] * 3 + [{"results": [{"a": 1, "b": 3}]}]
 
 
+def test_rejects_patterns_that_capture_a_part_of_a_number(sweep):
+    """Each pattern on one of the lines 13.7 GB/s, 1.5e-03 s, 1024,7.5: the whole number, or the part that would have been the result."""
+    echo = script(sweep, 'echo "bw: 13.7 GB/s"; echo "t: 1.5e-03 s."; echo "csv 1024,7.5,x"; echo "end 12."\n')
+    patterns = {"([0-9.]+) GB/s": 13.7, "bw: ([0-9]+)": "'13'", "([0-9]+) GB/s": "'7'", ".*([0-9.]+) GB": "'7'", "t: ([0-9.]+)": "'1.5'",
+                "t: ([-+0-9.e]+)": 0.0015, "csv ([0-9]+)": 1024, ",([0-9.]+)": 7.5, "bw: ([0-9])": "'1'", "end ([0-9]+)": 12}
+    done = sweep({"command": [echo, "{n}"], "cases": [{"name": str(i), "values": {"n": i}, "metrics": {"a": pattern}} for i, pattern in enumerate(patterns)]})
+    results = [c["result"] and c["result"]["results"][0]["a"] or re.search(r"('.*?') is only a part of the number in '", c["stderr"][0]).group(1)
+               for c in sweep.json()["combinations"]]
+    assert done.returncode == 1 and results == list(patterns.values())
+
+
 def test_prints_no_control_characters_of_a_program(sweep):
     escapes = script(sweep, "printf 'a: \\033[31m7\\302\\233m\\n'\n")
     done = sweep({"command": [escapes], "metrics": {"a": "a: (.*)"}})

@@ -404,6 +404,11 @@ def test_delayed_rank_delays_the_step_once(busbar, tmp_path):
     text = busbar.run(*args, "--full", "--delay", "rank=0:2ms", ranks=2, env=ENV).stdout
     assert re.search(r"^# waiting for peers .*\n  replica +dp +2 +\S+ +\S+ +1 +0 ", text, re.M), text
     assert re.fullmatch(r"# late: rank 0 \(\S+, GPU 0\), replica: idle 2\.0\d ms longer than the other ranks of the role, which wait for it; where .*", text.splitlines()[-1])
+    for proxy, late, named in (("dlrm", "rank=3:1ms", ["slow: rank 2", "late: rank 3"]), ("dlrm", "rank=2:1ms", ["slow: rank 2", "late: rank 2"]),
+                               ("data_parallel", "rank=3:300us", ["slow: rank 2"])):  # its first collective begins after the slow rank's kernels
+        text = busbar.run("proxy", proxy, *(args[2:6] if proxy == args[1] else ()), "-n", 1, "-w", 1, "--no-alone", "--slow", "rank=2:1.5", "--delay",
+                          late, "-g", 4, env=ENV).stdout
+        assert re.findall(r"^# ((?:slow|late): rank \d)", text, re.M) == named, text
 
 
 @pytest.mark.parametrize("slow", ["link=node1-nic1:0.25", "link=node0-node1:0.2", "link=node1-to-node0:0.2"])

@@ -451,21 +451,55 @@ static void print_not_judged(const struct bb_run_report *r, const struct slow_li
         bb_run_forecast_print_comm(r->forecast, out);
 }
 
-/* Prints the late rank. A rank that starts its first kernels late, but before their input arrives, delays no other rank. */
-static void print_late(const struct bb_run_report *r, FILE *out)
+/* Prints a late rank: it is idle longer than the others of its role, or waits less, by `us`. A rank that starts its first
+ * kernels late, but before their input arrives, delays no other rank. */
+static void print_late(const struct bb_run_report *r, int late, bool idle, double us, FILE *out)
 {
-    const struct bb_wait_table *w = r->waiting;
-    const int late = w->late_rank;
-    const bool idle = w->late_idle_us > w->late_us / 2;
     char time[BB_ROUNDED_TEXT];
 
     fprintf(out,
             "# late: rank %d (%s, GPU %d), %s: %s %s %s than the other ranks of the role, which wait for it%s; where "
             "kernels hide the waiting, the transfers after it end later\n",
             late, r->session->world.hosts[late], r->session->devices[late].ordinal,
-            r->step->roles[r->step->role_of[late]].name, idle ? "idle" : "waits",
-            bb_format_rounded_time(idle ? w->late_idle_us : w->late_us, time), idle ? "longer" : "less",
-            r->measured->traced[late].bubble_us > w->late_us / 2 ? ", or a pipeline bubble hides its delay" : "");
+            r->step->roles[r->step->role_of[late]].name, idle ? "idle" : "waits", bb_format_rounded_time(us, time),
+            idle ? "longer" : "less",
+            r->measured->traced[late].bubble_us > us / 2 ? ", or a pipeline bubble hides its delay" : "");
+}
+
+/* Adds how much longer the ranks of a role are idle than the lower median rank, which a slow GPU of the role does not change. */
+static void add_idle_of_role(const struct bb_run_report *r, int role, double *us, struct late *idle)
+{
+    const struct bb_rank_breakdown *traced = r->measured->traced;
+    size_t n = 0;
+
+    for (int i = 0; i < r->session->world.size; i++)
+        if (r->step->role_of[i] == role)
+            us[n++] = traced[i].idle_us;
+    if (n < 2)
+        return;
+    bb_sort_doubles(us, n);
+    for (int i = 0; i < r->session->world.size; i++)
+        if (r->step->role_of[i] == role)
+            add_late(idle, i, traced[i].idle_us - us[(n - 1) / 2], 0,
+                     traced[i].idle_us - us[(n - 1) / 2] > LATE * traced[i].step_us);
+}
+
+/* Prints the late rank in addition to slow ones: the rank that is idle longer, if it is the slowest, or the slowest waits for
+ * it. */
+static void print_also_late(const struct bb_run_report *r, const struct slow_rank *slowest, FILE *out)
+{
+    struct late idle = {.rank = BB_NONE};
+    double *us;
+    int late;
+
+    BB_NEW(us, r->session->world.size);
+    for (int role = 0; role < r->step->n_roles; role++)
+        add_idle_of_role(r, role, us, &idle);
+    free(us);
+    late = late_rank(&idle);
+    if (late == slowest->rank ||
+        (late != BB_NONE && waits_us(r->measured, r->step->layout.n_groups, slowest->rank) > idle.us / 2))
+        print_late(r, late, true, idle.us, out);
 }
 
 /* Prints those ranks whose compute or idle time is longer than that of the others, though their roles differ. */
@@ -502,7 +536,9 @@ static void print_longer_roles(const struct bb_run_report *r, FILE *out)
 
 void bb_run_culprit_print(const struct bb_run_report *r, FILE *out)
 {
-    const int late = r->waiting->n > 0 ? r->waiting->late_rank : BB_NONE;
+    const struct bb_wait_table *w = r->waiting;
+    const int late = w->n > 0 ? w->late_rank : BB_NONE;
+    const bool idle = w->late_idle_us > w->late_us / 2;
     struct slow_list gpus = list_slow(r, false), transfers = list_slow(r, true);
 
     if (gpus.single > 0 && (r->full || (gpus.n == 0 && late == BB_NONE)))
@@ -517,9 +553,11 @@ void bb_run_culprit_print(const struct bb_run_report *r, FILE *out)
     for (size_t i = gpus.n > MAX_NAMED ? gpus.n - MAX_NAMED : 0; i < gpus.n; i++)
         bb_table_sentence(out, slow_gpu_fields, &gpus.ranks[i]);
     print_slow_transfers(r, &transfers, out);
-    if (gpus.n == 0 && transfers.n == 0 && late != BB_NONE)
-        print_late(r, out);
-    else if (gpus.n == 0 && transfers.n == 0)
+    if (gpus.n > 0)
+        print_also_late(r, &gpus.ranks[gpus.n - 1], out);
+    else if (late != BB_NONE && (transfers.n == 0 || idle))
+        print_late(r, late, idle, idle ? w->late_idle_us : w->late_us, out);
+    else if (transfers.n == 0)
         print_not_judged(r, &transfers, out);
     free(gpus.ranks);
     free(transfers.ranks);

@@ -2,6 +2,7 @@
 #include "collectives/compare/what_if.h"
 
 #include "bootstrap/base/alloc.h"
+#include "bootstrap/cli/report_header.h"
 #include "bootstrap/results/checks.h"
 #include "bootstrap/results/table.h"
 #include "bootstrap/sweep/state.h"
@@ -523,6 +524,21 @@ static void print_software(const struct table *t, FILE *out)
     fputs(any ? "; for equal rates, give all plans the same --software\n" : "", out);
 }
 
+/* Prints that times are those of emulated GPUs, or of ranks that share a GPU. */
+static void print_unreal(const struct table *t, FILE *out)
+{
+    int emulated = 0, shared = 0;
+
+    for (int i = 0; i < t->n; i++) {
+        emulated += json_is_true(json_object_get(t->files[i].root, "emulated"));
+        shared += json_is_true(json_object_get(t->files[i].root, "shared_gpu"));
+    }
+    if (emulated > 0)
+        bb_print_emulated_note(out, emulated < t->n ? "some files: " : "", "");
+    if (shared > 0)
+        fprintf(out, "# %sranks share a GPU: times are meaningless\n", shared < t->n ? "some files: " : "");
+}
+
 static void print_notes(const struct table *t, FILE *out)
 {
     bool predicted = false, measured = false, inconclusive = false, doubted = true;
@@ -571,6 +587,7 @@ static void print_notes(const struct table *t, FILE *out)
     print_software(t, out);
     if (predicted)
         fprintf(out, "# %spredicted (modelled, not measured)\n", measured ? "some times are " : "times are ");
+    print_unreal(t, out);
     print_doubts(t, doubted, out);
     if (!doubted)
         print_verdict(t, out);

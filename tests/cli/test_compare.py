@@ -637,11 +637,14 @@ def test_runs_of_a_proxy_are_judged_by_their_intervals(busbar, tmp_path):
     for name, low, high in (("a", 90, 110), ("b", 105, 115), ("c", 111, 130)):
         (tmp_path / f"{name}.json").write_text(json.dumps({
             "schema": "busbar.proxy/1", "proxy": "gpt3", "status": "ok", "ranks": 4, "step_us": {"p50": (low + high) / 2, "ci95": [low, high]},
-            "environment": {"NCCL_ALGO": "Ring"} if name == "c" else {}, "options": {"dtype": "float"}}))
+            "environment": {"NCCL_ALGO": "Ring"} if name == "c" else {}, "options": {"dtype": "float"}, "emulated": name != "c"}))
     done = busbar.run("compare", "a.json", "b.json", "c.json", "--json", "-", emulated=False, cwd=tmp_path)
     results = json.loads(done.stdout)["results"]
     assert [r["verdict"] for r in results] == [None, "no difference", "slower"]
-    assert [r["differs"] for r in results] == [{"$NCCL_ALGO": None}, {"$NCCL_ALGO": None}, {"$NCCL_ALGO": "Ring"}]
+    assert [r["differs"] for r in results] == [{"$NCCL_ALGO": None, "emulated": "yes"}] * 2 + [{"$NCCL_ALGO": "Ring", "emulated": "no"}]
+    for names, note in (("ab", "# emulated GPUs: "), ("ac", "# some files: emulated GPUs: ")):
+        text = busbar.run("compare", *(f"{name}.json" for name in names), emulated=False, cwd=tmp_path).stdout
+        assert f"{note}all times come from a model, none is a measurement of hardware\n" in text
 
 
 def test_several_bench_files_are_judged_by_their_rows(busbar, tmp_path):

@@ -530,7 +530,7 @@ static int run_command(int argc, char **argv)
         return bb_reject_unknown_at("command", argv[0], command_at);
     if (!command)
         return -BB_EUSAGE;
-    if (strstr("plan sweep compare", argv[0]) && !asks_help(argc, argv)) /* bench and proxy: bb_supervise */
+    if (strstr("plan sweep compare", argv[0]) && !asks_help(argc, argv)) /* bench and proxy: busbar_rank.c */
         bb_environment_warn();
     return argc == 2 && is_version_option(argv[1]) ? print_version() : command->run(argc, argv);
 }
@@ -696,6 +696,7 @@ int main(int argc, char **argv)
                                        default, SIGXFSZ kills the process */
     bb_memory_guard(NULL);
     bb_err_mute(bb_launcher_rank() > 0); /* until MPI is initialized, only rank 0 prints errors */
+    bb_warn_hold(1);                     /* until bb_print_report_header(), or a run begins */
     if (is_printed_by_first_rank(argc, argv)) {
         rc = 0;
     } else if (argc > 0 && bb_nccl_tests_kind(argv[0]) >= 0) {
@@ -716,6 +717,7 @@ int main(int argc, char **argv)
     }
     if ((error = bb_outfile_error(stdout)) != 0 && rc >= 0)
         rc = bb_err(BB_EFAIL, "cannot write to stdout: %s", strerror(error));
+    bb_warn_hold(0);
     if (rc < 0 && bb_err_is_mute()) {
         const struct timespec delay = {.tv_nsec = 500000000};
 

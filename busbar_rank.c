@@ -4,9 +4,11 @@
  * command.
  */
 #include "bootstrap/base/alloc.h"
+#include "bootstrap/base/environment.h"
 #include "bootstrap/base/err.h"
 #include "bootstrap/base/outfile.h"
 #include "bootstrap/rank/rank.h"
+#include "bootstrap/start/launcher.h"
 #include "collectives/comm/comm_options.h"
 #include "collectives/compute/compute_options.h"
 #include "collectives/copy/copy_options.h"
@@ -78,12 +80,16 @@ int main(int argc, char **argv)
     int rc, error;
 
     bb_supervised_begin();
+    bb_warn_hold(1); /* until bb_session_setup_gpus() */
+    if (bb_launcher_rank() <= 0)
+        bb_environment_warn();
     (void)signal(SIGPIPE, SIG_IGN); /* a write to a closed pipe then fails with EPIPE and is reported */
     (void)signal(SIGXFSZ, SIG_IGN); /* a write beyond the file size limit then fails with EFBIG and is reported */
     bb_memory_guard(bb_supervised_exit);
     rc = run_entry(argc > 1 ? argv[1] : "", argc - 2, argv + 2);
     if ((error = bb_outfile_error(stdout)) != 0 && rc >= 0)
         rc = bb_err(BB_EFAIL, "cannot write to stdout: %s", strerror(error));
+    bb_warn_hold(0);
     bb_supervised_end(bb_exit_code(rc));
     return bb_exit_code(rc);
 }

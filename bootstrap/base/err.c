@@ -3,6 +3,7 @@
  */
 #include "bootstrap/base/err.h"
 
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/environment.h"
 #include "bootstrap/base/units.h"
 
@@ -10,14 +11,16 @@
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 /* Process-wide state. identity: name of this rank, with which each message of bb_err() begins (bb_err_identify).
- * context: text inserted before the text of every message (bb_err_context). mute, job_scope, speculation and record: see
- * bb_err_mute, bb_err_job_scope, bb_err_speculative and bb_err_record_in in err.h. */
+ * context: text inserted before the text of every message (bb_err_context). holding, held: whether bb_warn_hold keeps
+ * warnings, and their lines; NULL: none. mute, job_scope, speculation and record: see bb_err_mute, bb_err_job_scope, bb_err_speculative and bb_err_record_in in err.h. */
 static char identity[128], context[1024];
-static int mute, job_scope;
+static int mute, job_scope, holding;
+static char *held;
 static struct bb_err_record own_record, *record = &own_record;
 static atomic_int speculation;
 
@@ -115,6 +118,22 @@ void bb_name_program(char *line, size_t size)
         }
 }
 
+/* Prints the held warnings, or drops them. */
+static void end_hold(int prints)
+{
+    if (prints && held && write(STDERR_FILENO, held, strlen(held)) < 0)
+        prints = 0; /* a failed write to stderr cannot be reported */
+    free(held);
+    held = NULL;
+}
+
+void bb_warn_hold(int on)
+{
+    holding = on;
+    if (!on)
+        end_hold(1);
+}
+
 /* Writes one line to stderr. timeout_ms: longest wait for stderr, or NO_TIMEOUT; code: error code, 0 for a warning;
  * who: prefix that names the printing rank, "" for a message about the whole job; kind: "" for an error, "warning: "
  * for a warning. */
@@ -136,6 +155,14 @@ __attribute__((format(printf, 5, 0))) static void write_line(int timeout_ms, int
         return;
     used = (int)strlen(line);
     line[used++] = '\n';
+    if (code == 0 && holding) {
+        char *lines = bb_format("%s%.*s", held ? held : "", used, line);
+
+        free(held);
+        held = lines;
+        return;
+    }
+    end_hold(code != BB_EUSAGE);
     if (timeout_ms != NO_TIMEOUT && poll(&p, 1, timeout_ms) == 0)
         return;
     if (write(STDERR_FILENO, line, (size_t)used) < 0)

@@ -83,6 +83,12 @@ void bb_err_job_nonblocking(enum bb_error code, const char *fmt, ...) __attribut
  * rank. The run continues. */
 void bb_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
+/*
+ * bb_warn_hold - keep the lines of bb_warn() until the input has been checked (1), and print them (0). A usage
+ * error (BB_EUSAGE) drops them, so that invalid input has one line; any other error prints them first.
+ */
+void bb_warn_hold(int on);
+
 /* bb_name_program - replace "busbar" by "busbar-emulated" in the commands that line[size] contains, if that program runs, so
  * that a suggested command begins with the program that the user started. The lines of bb_err and bb_warn are so. */
 void bb_name_program(char *line, size_t size);

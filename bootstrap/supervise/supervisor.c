@@ -3,7 +3,6 @@
 
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/clock.h"
-#include "bootstrap/base/environment.h"
 #include "bootstrap/results/serve.h"
 #include "bootstrap/start/launcher.h"
 #include "bootstrap/start/signals.h"
@@ -608,7 +607,7 @@ int bb_supervise(const char *command, const char *entry, double timeout_s, int r
                                       .at_end = results ? results->at_end : NULL};
     int rc = bb_rank_program_find(command, program.path);
 
-    bb_environment_warn();
+    bb_warn_hold(0);
     if (rc)
         bb_results_write_failure(json_incref(program.opening), rc);
     else

@@ -613,6 +613,7 @@ static int run_command(struct sweep *s)
     TRY(bb_outfile_check(s->json, gathered)); /* once their usual folder exists */
     TRY(bb_outfile_check(s->csv, gathered));
     warn_of_changed_inputs(s);
+    bb_warn_hold(0);
     if (s->options.slurm || s->options.submit)
         return write_slurm(s);
     if (!s->options.gather)

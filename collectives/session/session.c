@@ -136,6 +136,7 @@ int bb_session_setup_gpus(struct bb_session *s, int first)
 {
     int rc = 0;
 
+    bb_warn_hold(0);
     s->memory = bb_nccl_memory(s->common->buffers);
     if (s->profiler_warning && s->world.rank == 0)
         bb_warn("%s", s->profiler_warning);

@@ -90,6 +90,31 @@ static void speculative_mode_prints_only_the_first_failure(void **state)
                                        "busbar: another trial\n");
 }
 
+/* Held warnings follow no usage error, and precede other errors. */
+static void held_warnings_are_dropped_by_a_usage_error(void **state)
+{
+    struct capture captured;
+
+    (void)state;
+    capture_begin(&captured);
+    bb_warn_hold(1);
+    bb_warn("9 ranks on 2 nodes");
+    (void)bb_err(BB_EUSAGE, "no node 7");
+    bb_warn("a second");
+    bb_warn("a third");
+    (void)bb_err(BB_EFAIL, "no file");
+    bb_warn("at the end");
+    bb_warn_hold(0);
+    bb_warn("at once");
+    capture_end(&captured);
+    assert_string_equal(captured.text, "busbar: no node 7\n"
+                                       "busbar: warning: a second\n"
+                                       "busbar: warning: a third\n"
+                                       "busbar: no file\n"
+                                       "busbar: warning: at the end\n"
+                                       "busbar: warning: at once\n");
+}
+
 /* The record keeps the first error, also one that is not printed; a result below a threshold gives way to other errors. */
 static void record_keeps_the_error_that_explains_the_failure(void **state)
 {
@@ -204,6 +229,7 @@ int main(void)
         cmocka_unit_test(truncates_a_long_line),
         cmocka_unit_test(replaces_control_characters),
         cmocka_unit_test(speculative_mode_prints_only_the_first_failure),
+        cmocka_unit_test(held_warnings_are_dropped_by_a_usage_error),
         cmocka_unit_test(maps_errors_to_exit_codes),
         cmocka_unit_test(names_the_call_that_failed),
         cmocka_unit_test(record_keeps_the_error_that_explains_the_failure),

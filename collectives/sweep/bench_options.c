@@ -235,6 +235,24 @@ static int check_sizes(const struct bb_bench_options *o)
     return 0;
 }
 
+/* Rejects a range of more sizes than MAX_SIZES: their rows would take hours, and the memory of the host. */
+static int check_count(const struct bb_sweep *s)
+{
+    enum { MAX_SIZES = 100000 };
+    const bool scales = s->factor > 1;
+    char low[BB_BYTES_TEXT], high[BB_BYTES_TEXT], text[32];
+    size_t step = 1024;
+
+    if (bb_sweep_count_sizes(s, MAX_SIZES + 1) <= MAX_SIZES)
+        return 0;
+    while ((s->max_bytes - s->min_bytes) / step >= MAX_SIZES)
+        step *= 2;
+    snprintf(text, sizeof(text), "-i %zu%s", step >> (step < 1 << 20 ? 10 : 20), step < 1 << 20 ? "K" : "M");
+    return bb_err(BB_EUSAGE, "%s %g gives more than %d sizes from %s (-b) to %s (-e); try: %s",
+                  scales ? "step factor (-f)" : "increment (-i)", scales ? s->factor : (double)s->step_bytes, MAX_SIZES,
+                  bb_format_bytes(s->min_bytes, low), bb_format_bytes(s->max_bytes, high), scales ? "-f 2" : text);
+}
+
 static bool mode_is(const struct bb_bench_options *o, const char *name)
 {
     const char *mode = o->sampling.mode;
@@ -434,6 +452,7 @@ int bb_bench_resolve_cases(struct bb_bench_options *o, struct bb_sweep *sweep, c
     sweep->max_bytes = o->max_bytes;
     sweep->step_bytes = o->step_bytes;
     sweep->factor = bb_bench_factor(o);
+    TRY(check_count(sweep));
     sweep->out_of_place = strcmp(o->placement, "in_place") != 0;
     sweep->in_place = strcmp(o->placement, "out_of_place") != 0;
     TRY(read_alltoallv_counts(o, sweep));

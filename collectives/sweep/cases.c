@@ -40,14 +40,21 @@ size_t bb_sweep_largest(const struct bb_sweep *s)
     return s->sizes.n > 0 ? bb_sizes_max(&s->sizes) : s->max_bytes;
 }
 
+size_t bb_sweep_count_sizes(const struct bb_sweep *s, size_t limit)
+{
+    size_t n = (size_t)s->sizes.n;
+
+    for (size_t bytes = s->min_bytes; s->sizes.n == 0 && n < limit && (n == 0 || bytes != 0); n++)
+        bytes = next_size(s, bytes);
+    return n;
+}
+
 /* Returns the sweep's *n message sizes in ascending order, or in the order of --sizes. The caller frees the list. */
 static size_t *list_sizes(const struct bb_sweep *s, size_t *n)
 {
     size_t *list;
 
-    *n = (size_t)s->sizes.n;
-    for (size_t bytes = s->min_bytes; s->sizes.n == 0 && (*n == 0 || bytes != 0); (*n)++)
-        bytes = next_size(s, bytes);
+    *n = bb_sweep_count_sizes(s, SIZE_MAX);
     BB_NEW(list, *n);
     for (size_t i = 0; i < *n; i++)
         list[i] = s->sizes.n > 0 ? s->sizes.bytes[i] : i == 0 ? s->min_bytes : next_size(s, list[i - 1]);

@@ -53,6 +53,9 @@ struct bb_sweep {
 /* bb_sweep_all_reduce - return the sweep of one all_reduce of floats in place. */
 struct bb_sweep bb_sweep_all_reduce(size_t bytes);
 
+/* bb_sweep_count_sizes - return the number of message sizes of the sweep, at most `limit` for a range. */
+size_t bb_sweep_count_sizes(const struct bb_sweep *s, size_t limit);
+
 /* bb_sweep_largest - return the largest message size of the sweep in bytes. */
 size_t bb_sweep_largest(const struct bb_sweep *s);
 

@@ -9,7 +9,7 @@ from conftest import ROOT
 from test_refusals import SECTIONS, write_input
 
 # Suggestions in words, which no program can apply.
-WORDS = re.compile(r"another file name|fewer |a smaller |a larger |remove one|\"choices\"|leave_out|FILE")
+WORDS = re.compile(r"another file name|files of the same|fewer |a smaller |a larger |remove one|\"choices\"|leave_out|FILE")
 # Suggestions of the largest accepted number, or up to 1 % less, with which the command computes for minutes.
 LIMITS = re.compile(r"--(samples|ranks|micro-batches) (\d{4,}|28|537)")
 # Positional arguments that have no option, or whose option would be a second value: "try: 4 layers".

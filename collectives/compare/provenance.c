@@ -306,6 +306,25 @@ static void set_assumed(json_t *options, const json_t *root)
     }
 }
 
+/* Sets the options of transformer that are not given to the values of the step, so that --pp 1 equals no --pp, and removes
+ * those that follow from others. */
+static void set_defaults(json_t *options, const json_t *root)
+{
+    static const struct {
+        const char *name, *value;
+    } rows[] = {{"tp", "1"}, {"pp", "1"}, {"cp", "1"}, {"ep", "1"}, {"recompute", "none"}, {"dp_sync", "all_reduce"}};
+    const char *proxy = json_string_value(json_object_get(root, "proxy"));
+
+    if (!proxy || strcmp(proxy, "transformer") != 0)
+        return;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
+        if (json_is_null(json_object_get(options, rows[i].name)))
+            json_object_set_new(options, rows[i].name, json_string(rows[i].value));
+    json_object_del(options, "dp"); /* ranks / (tp x pp x cp) */
+    if (json_is_integer(json_object_get(options, "global_batch_size")))
+        json_object_del(options, "micro_batches");
+}
+
 /* Adds the options of a plan; of --best-layout, those of the fastest layout. */
 static void add_plan_options(json_t *list, const json_t *root)
 {
@@ -314,6 +333,7 @@ static void add_plan_options(json_t *list, const json_t *root)
     (void)!json_object_update_existing(options, (json_t *)first_layout(root));
     set_length(options, root);
     set_assumed(options, root);
+    set_defaults(options, root);
     add_all(list, "--", options, no_setting);
     json_decref(options);
 }

@@ -509,17 +509,17 @@ def test_plans_are_a_table_of_what_ifs(compare_plans, golden):
     assert [row["verdict"] for row in data["results"]] == [None, "slower", "does not fit"]
     assert all((row["model_flop_utilisation"], row["model_flop_utilisation_causal"]) == (0.5, 0.4) for row in data["results"])
     assert [row["differs"] for row in data["results"]] == [
-        {"predicted for": "h100", "tp": "1", "pp": None}, {"predicted for": "h100", "tp": "2", "pp": None},
+        {"predicted for": "h100", "tp": "1", "pp": "1"}, {"predicted for": "h100", "tp": "2", "pp": "1"},
         {"predicted for": "h800", "tp": "4", "pp": "2"}]
     assert [row["exposed_transfer_us"] for row in data["results"]] == [250, 322, 200]
     assert [row["options"]["tp"] for row in data["results"]] == [1, 2, 4]
 
 
 def test_plans_differ_by_options_that_change_the_prediction(compare_plans):
-    """Options of the output are no conditions; null is the recorded value of a plan without --layers and --dp."""
-    PLANS["d"], PLANS["e"] = step_plan(1000.0, layers=None, dp=None, full=False), step_plan(1000.0, layers=12, dp=8, full=True)
+    """Options of the output are no conditions; null is the recorded value of a plan without --layers and --etp."""
+    PLANS["d"], PLANS["e"] = step_plan(1000.0, layers=None, etp=None, full=False), step_plan(1000.0, layers=12, etp=8, full=True)
     (a, b) = json.loads(compare_plans("de", "--json", "-").stdout)["results"]
-    assert a["differs"] == {"layers": None, "dp": None} and b["differs"] == {"layers": "12", "dp": "8"}
+    assert a["differs"] == {"layers": None, "etp": None} and b["differs"] == {"layers": "12", "etp": "8"}
 
 
 def test_an_edited_profile_is_a_difference(busbar, tmp_path):
@@ -588,7 +588,7 @@ def test_few_differences_are_all_shown(compare_plans):
     long = {f"option_{k}_with_a_long_name": "value" for k in range(6)}
     PLANS["f"], PLANS["g"] = step_plan(1000.0, recompute="full", **dict.fromkeys(long)), step_plan(1000.0, recompute=None, **long)
     assert compare_plans("fg").stdout.count("-with-a-long-name") == 5 and ", 1 more\n" in compare_plans("fg").stdout
-    assert "no --recompute, " in compare_plans("fg").stdout
+    assert "--recompute none, " in compare_plans("fg").stdout
     full = compare_plans("fg", "--full").stdout
     assert full.count("-with-a-long-name") == 6 and " more" not in full
 
@@ -834,7 +834,7 @@ def test_names_the_first_file_if_it_matches_no_other(compare_made):
 def test_each_line_names_what_differs_from_the_first_file(compare_made):
     done = compare_made(("base", "slow", "b200", "fp8", "batch"))[1]
     lines = {line.split()[0]: line for line in done.stdout.splitlines() if line.startswith(" ")}
-    for name, text in (("slow", "--slow node0:0.5"), ("b200", "predicted for b200-sxm-ib, no --recompute, no --recompute-num-layers"),
+    for name, text in (("slow", "--slow node0:0.5"), ("b200", "predicted for b200-sxm-ib, --recompute none, no --recompute-num-layers"),
                        ("fp8", "--recompute-num-layers 24, --fp8 yes"), ("batch", "--global-batch-size 16")):
         assert lines[f"{name}.json"].endswith(f"  {text}"), lines
 
@@ -895,11 +895,14 @@ def test_the_last_line_is_a_verdict_on_all_plans(busbar, tmp_path):
 
 def test_a_best_layout_differs_from_the_plan_of_its_command_in_no_condition(busbar, tmp_path):
     """The times of both are those of training with the tokens of the model's context; a search has no role of the slowest rank."""
-    search, same, other = (tmp_path / f"{name}.json" for name in ("search", "same", "other"))
+    search, same, short, other = (tmp_path / f"{name}.json" for name in ("search", "same", "short", "other"))
     args = "--model llama3_8b --layers 4 --ranks 8 --global-batch-size 8 --cluster h100-sxm-ib --quiet"
     assert busbar.run("plan", "transformer", *args.split(), "--best-layout", "--top", 1, "--json", search, emulated=False).returncode == 0
     command = json.loads(search.read_text())["best_layout"]["layouts"][0]["command"].split()
     assert busbar.run(*command[1:], "--quiet", "--json", same, emulated=False).returncode == 0
+    given = re.sub(r" --(tp|pp|cp|ep) 1\b| --dp \d+| --recompute none", "", " ".join(command[1:]))
+    assert len(given.split()) < len(command) - 6 and busbar.run(*given.split(), "--quiet", "--json", short, emulated=False).returncode == 0
+    assert "environment: equal where" in busbar.run("compare", search, short, emulated=False).stdout
     assert busbar.run("plan", "transformer", *args.split(), "--tp", 8, "--json", other, emulated=False).returncode == 0
     for files in ((search, same), (same, search), (search, other), (other, search)):
         text = busbar.run("compare", *files, emulated=False).stdout

@@ -162,6 +162,7 @@ static int sum_findings(struct run *x, struct bb_data_finding *found)
 {
     const struct bb_session *s = &x->session;
     struct bb_data_finding *all;
+    char text[BB_RANK_TEXT];
     int rc;
 
     all = bb_world_gather(&x->session.world, found, sizeof(*found), &rc);
@@ -171,8 +172,8 @@ static int sum_findings(struct run *x, struct bb_data_finding *found)
         found->compared += all[r].compared;
         found->wrong += all[r].wrong;
         if (all[r].wrong > 0 && !x->report.first_wrong[0])
-            snprintf(x->report.first_wrong, sizeof(x->report.first_wrong), "rank %d (%s, GPU %d): %s", r,
-                     s->world.hosts[r], s->devices[r].ordinal, all[r].first[0] ? all[r].first : "outside the buffers");
+            snprintf(x->report.first_wrong, sizeof(x->report.first_wrong), "%s: %s", bb_session_rank_text(s, r, text),
+                     all[r].first[0] ? all[r].first : "outside the buffers");
     }
     free(all);
     return rc;

@@ -381,20 +381,11 @@ out:
 
 /* ---- running all measurements ---- */
 
-enum { RANK_TEXT = BB_HOST_TEXT + 64, CHECK_TEXT = 2 * RANK_TEXT + 128 };
-
-/* Writes "rank 6 (node1, GPU 2)" to text. */
-static const char *rank_text(const struct compute *b, int rank, char text[RANK_TEXT])
-{
-    const struct bb_session *s = &b->session;
-
-    snprintf(text, RANK_TEXT, "rank %d (%s, GPU %d)", rank, s->world.hosts[rank], s->devices[rank].ordinal);
-    return text;
-}
+enum { CHECK_TEXT = 2 * BB_RANK_TEXT + 128 };
 
 static void print_limits(const struct compute *b)
 {
-    char text[RANK_TEXT];
+    char text[BB_RANK_TEXT];
 
     if (!b->session.out)
         return;
@@ -411,7 +402,7 @@ static void print_limits(const struct compute *b)
     if (b->options.wanted[BB_COMPUTE_TIMED])
         fprintf(b->session.out, "; timed kernels of 100 us and more: at most %.2f %% off their target time%s%s",
                 b->worst_error, b->worst_error > 0 ? ", on " : "",
-                b->worst_error > 0 ? rank_text(b, b->worst_rank, text) : "");
+                b->worst_error > 0 ? bb_session_rank_text(&b->session, b->worst_rank, text) : "");
     fputc('\n', b->session.out);
 }
 
@@ -478,19 +469,20 @@ static bool misses_max_error(const struct compute *b)
 static void print_no_slow(const struct compute *b)
 {
     const struct bb_slow_rank *slow = b->ctx.slow;
-    char text[RANK_TEXT], largest[RANK_TEXT + 112] = "";
+    char text[BB_RANK_TEXT], largest[BB_RANK_TEXT + 112] = "";
     int most = 0;
 
     for (int r = 1; r < b->session.world.size; r++)
         most = slow[r].mean > slow[most].mean ? r : most;
     if (slow[most].mean > 1.005)
         snprintf(largest, sizeof largest, " above %g x (--slow); largest mean slowdown: %.3f x in %s, %s",
-                 b->options.slow, slow[most].mean, slow[most].row, rank_text(b, most, text));
+                 b->options.slow, slow[most].mean, slow[most].row, bb_session_rank_text(&b->session, most, text));
     if (misses_max_error(b))
         fprintf(b->session.out,
                 "# FAILED: timed kernels take %.6g us instead of %.6g us (--max-error %g) on %s; no rank is slower "
                 "than the others%s\n",
-                b->excess_us, b->excess_target_us, b->options.max_error, rank_text(b, b->excess_rank, text), largest);
+                b->excess_us, b->excess_target_us, b->options.max_error,
+                bb_session_rank_text(&b->session, b->excess_rank, text), largest);
     else if (bb_compute_hides_slow_gpus(&b->options))
         fprintf(
             b->session.out,
@@ -510,7 +502,7 @@ static int report_slow(struct compute *b)
     const char *host = slow_host(b);
     int n = 0;
     json_t *list = json_array();
-    char text[RANK_TEXT];
+    char text[BB_RANK_TEXT];
 
     for (int r = 0; r < s->world.size; r++) {
         const struct bb_slow_rank *slow = &b->ctx.slow[r];
@@ -520,7 +512,7 @@ static int report_slow(struct compute *b)
         json_array_append_new(list, json_pack("{s:i, s:s, s:i, s:f, s:i, s:i}", "rank", r, "host", s->world.hosts[r],
                                               "gpu", s->devices[r].ordinal, "worst_slowdown", slow->worst, "results",
                                               slow->results, "of", b->results));
-        rank_text(b, r, text);
+        bb_session_rank_text(&b->session, r, text);
         if (s->detail || (s->out && n++ < SLOW_SHOWN))
             fprintf(s->out, "# slow: %s: up to %.2f x the typical time, in %d of %d results; most in %s (%.2f x)\n",
                     text, slow->worst, slow->results, b->results, slow->row, slow->mean);
@@ -541,7 +533,7 @@ static int slow_text(const struct compute *b, char text[CHECK_TEXT])
 {
     const char *host = slow_host(b);
     int slow = 0, worst = 0;
-    char rank_name[RANK_TEXT];
+    char rank_name[BB_RANK_TEXT];
 
     text[0] = '\0';
     for (int r = 0; r < b->session.world.size; r++) {
@@ -552,7 +544,8 @@ static int slow_text(const struct compute *b, char text[CHECK_TEXT])
     }
     if (slow > 0)
         snprintf(text, CHECK_TEXT, "%d of %d ranks are slow%s%s, slowest: %s in %s", slow, b->session.world.size,
-                 host ? ", all on " : "", host ? host : "", rank_text(b, worst, rank_name), b->ctx.slow[worst].row);
+                 host ? ", all on " : "", host ? host : "", bb_session_rank_text(&b->session, worst, rank_name),
+                 b->ctx.slow[worst].row);
     return slow;
 }
 
@@ -584,13 +577,13 @@ static int check_max_error(const struct compute *b, json_t *checks)
     const double allowed = b->options.max_error, target = b->excess_target_us;
     const double most = target * allowed / 100 + TIMED_SLACK_US;
     const bool fails = misses_max_error(b);
-    char name[RANK_TEXT], text[CHECK_TEXT] = "";
+    char name[BB_RANK_TEXT], text[CHECK_TEXT] = "";
 
     if (allowed <= 0 || !b->options.wanted[BB_COMPUTE_TIMED])
         return 0;
     if (fails)
         snprintf(text, sizeof text, "timed kernel: %s: %.6g us instead of %.6g us (allowed: %.6g us; --max-error %g)",
-                 rank_text(b, b->excess_rank, name), b->excess_us, target,
+                 bb_session_rank_text(&b->session, b->excess_rank, name), b->excess_us, target,
                  b->excess_us > target ? target + most : target - most, allowed);
     bb_checks_add(checks, &(struct bb_check){.check = "timed kernel with the largest error",
                                              .status = fails ? BB_CHECK_FAIL : BB_CHECK_OK,

@@ -233,10 +233,10 @@ static const char *finding_text(const struct run *r, const struct finding *f, ch
     char pair[64] = "";
 
     if (f->other >= 0)
-        snprintf(pair, sizeof pair, " with GPU %d", s->devices[f->other].ordinal);
-    snprintf(text, FINDING_TEXT, "GPU %d of %s%s: %s %.4g GB/s, %.0f %% of the %s %.4g", s->devices[f->rank].ordinal,
-             s->world.hosts[f->rank], pair, f->copy->name, f->gbps, 100 * f->gbps / f->typical,
-             f->other >= 0 ? "median of both," : "typical", f->typical);
+        snprintf(pair, sizeof pair, " with GPU %d (%s)", s->devices[f->other].ordinal, s->devices[f->other].pci);
+    snprintf(text, FINDING_TEXT, "GPU %d (%s) of %s%s: %s %.4g GB/s, %.0f %% of the %s %.4g",
+             s->devices[f->rank].ordinal, s->devices[f->rank].pci, s->world.hosts[f->rank], pair, f->copy->name,
+             f->gbps, 100 * f->gbps / f->typical, f->other >= 0 ? "median of both," : "typical", f->typical);
     return text;
 }
 

@@ -348,9 +348,9 @@ static int report_wrong(struct bb_copies *c, const struct bb_copy_case *k, size_
 
     if (bb_copy_has_peer(k))
         snprintf(peer, sizeof peer, " with GPU %d", (int)at % c->gpus);
-    return BB_WORLD_ERR(w, BB_EDATA, "wrong data: %llu of %zu elements of the copy %s, GPU %d of %s%s", wrong,
-                        c->bytes / sizeof(float) * (size_t)(k->into + k->out), k->name, c->index[rank], w->hosts[rank],
-                        peer);
+    return BB_WORLD_ERR(w, BB_EDATA, "wrong data: %llu of %zu elements of the copy %s, GPU %d (%s) of %s%s", wrong,
+                        c->bytes / sizeof(float) * (size_t)(k->into + k->out), k->name, c->index[rank],
+                        c->session->devices[rank].pci, w->hosts[rank], peer);
 }
 
 int bb_copies_measure(struct bb_copies *c, enum bb_copy_id id, double *gbps, struct bb_stats *time_us)

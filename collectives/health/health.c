@@ -289,9 +289,10 @@ static int verify(struct run *r, enum bb_health_test test, const int *partner, s
         const int other = bb_health_tests[test].part == BB_HEALTH_A_NIC ? partner[w->node_of[rank]] : -1;
 
         if (all[rank] > 0)
-            rc = BB_WORLD_ERR(w, BB_EDATA, "wrong data: %llu of %zu elements of %s, GPU %d of %s%s%s", all[rank],
+            rc = BB_WORLD_ERR(w, BB_EDATA, "wrong data: %llu of %zu elements of %s, GPU %d (%s) of %s%s%s", all[rank],
                               bb_health_size(&r->options) / sizeof(float), bb_health_tests[test].name, r->gpu_of[rank],
-                              w->hosts[rank], other < 0 ? "" : " with ", other < 0 ? "" : r->hosts[other]);
+                              r->session.devices[rank].pci, w->hosts[rank], other < 0 ? "" : " with ",
+                              other < 0 ? "" : r->hosts[other]);
     }
 out:
     free(all);

@@ -28,22 +28,56 @@ static bool is_about_node(const struct bb_health_finding *f, int node)
 
 /* ---- texts ---- */
 
-/* Describes the part of a finding: "NIC of GPU 2 of node1". */
+/* Returns the GPU with this index on a node; NULL: none, or the run went on without the node. */
+static const struct bb_device_info *device_at(const struct bb_health_report *r, int node, int gpu)
+{
+    const struct bb_world *w = &r->session->world;
+    int n = 0;
+
+    for (int rank = 0; rank < w->size && gpu >= 0; rank++)
+        if (w->node_of[rank] == node && n++ == gpu)
+            return &r->session->devices[rank];
+    return NULL;
+}
+
+/* Returns the GPU of a finding about one; NULL: it is about none, or the run went on without its node. */
+static const struct bb_device_info *device_of(const struct bb_health_report *r, const struct bb_health_finding *f)
+{
+    return f->part <= BB_HEALTH_A_NIC ? device_at(r, f->node, f->gpu) : NULL;
+}
+
+enum { GPU_TEXT = 48 };
+
+/* Names the GPU of a finding: "GPU 2 (0000:1b:00.0)"; "": none. Its number depends on CUDA_VISIBLE_DEVICES. */
+static const char *gpu_text(const struct bb_health_report *r, const struct bb_health_finding *f, char text[GPU_TEXT])
+{
+    const struct bb_device_info *d = device_of(r, f);
+
+    text[0] = '\0';
+    if (d)
+        snprintf(text, GPU_TEXT, "GPU %d (%s)", f->gpu, d->pci);
+    else if (f->gpu >= 0)
+        snprintf(text, GPU_TEXT, "GPU %d", f->gpu);
+    return text;
+}
+
+/* Describes the part of a finding: "NIC of GPU 2 (0000:1b:00.0) of node1". */
 static const char *part_text(const struct bb_health_report *r, const struct bb_health_finding *f, char text[256])
 {
-    char gpu[32] = "";
+    char one[GPU_TEXT], gpu[GPU_TEXT + 4] = "";
 
+    gpu_text(r, f, one);
     if (f->gpu >= 0)
-        snprintf(gpu, sizeof gpu, " (GPU %d)", f->gpu);
+        snprintf(gpu, sizeof gpu, " (%s)", one);
     switch (f->part) {
     case BB_HEALTH_A_GPU:
-        snprintf(text, 256, "GPU %d of %s", f->gpu, host_of(r, f->node));
+        snprintf(text, 256, "%s of %s", one, host_of(r, f->node));
         break;
     case BB_HEALTH_A_NODE:
         snprintf(text, 256, "%s", host_of(r, f->node));
         break;
     case BB_HEALTH_A_NIC:
-        snprintf(text, 256, "NIC of GPU %d of %s", f->gpu, host_of(r, f->node));
+        snprintf(text, 256, "NIC of %s of %s", one, host_of(r, f->node));
         break;
     case BB_HEALTH_A_PATH:
         snprintf(text, 256, "path %s %s %s %s%s", f->one_way ? "from" : "between", host_of(r, f->node),
@@ -185,11 +219,13 @@ static const char *reason_text(const struct bb_health_report *r, const struct bb
                      : f->of_faster ? "faster peers' median"
                                     : "peers' median";
     const struct bb_health_test_row *test = &bb_health_tests[f->test];
-    char hint[HINT];
+    const bool is_item = f->test == BB_HEALTH_TESTS; /* about a node, so its name does not contain the GPU */
+    char hint[HINT], gpu[GPU_TEXT];
 
     write_hint(r, f, hint);
+    gpu_text(r, f, gpu);
     if (*f->text)
-        snprintf(text, 256, "%s", f->text);
+        snprintf(text, 256, "%s%s%s", is_item ? gpu : "", is_item && *gpu ? ": " : "", f->text);
     else if (isnan(f->value))
         snprintf(text, 256, "%s: not measured, no partner left; try: --rounds 2", test->name);
     else
@@ -438,24 +474,21 @@ json_t *bb_health_soak_json(const struct bb_health_report *r)
 }
 
 /* Slurm's database keeps 255 characters of a reason. */
-enum { DRAIN_REASON = 240, DRAIN_ITEM = 64 };
+enum { DRAIN_REASON = 240, DRAIN_ITEM = 64 + GPU_TEXT };
 
-/* Describes a finding about a node briefly: "NIC of GPU 2 at 50 %". */
-static const char *brief_text(const struct bb_health_finding *f, char text[DRAIN_ITEM])
+/* Describes a finding about a node briefly: "NIC of GPU 2 (0000:1b:00.0) at 50 %". */
+static const char *brief_text(const struct bb_health_report *r, const struct bb_health_finding *f,
+                              char text[DRAIN_ITEM])
 {
-    char gpu[16] = "";
+    char gpu[GPU_TEXT];
 
-    if (*f->text) {
-        if (f->gpu >= 0 && f->test < BB_HEALTH_TESTS)
-            snprintf(gpu, sizeof gpu, "GPU %d ", f->gpu);
-        snprintf(text, DRAIN_ITEM, "%s%.48s", gpu, f->text);
-        return text;
-    }
-    if (f->part != BB_HEALTH_A_NODE)
-        snprintf(gpu, sizeof gpu, f->part == BB_HEALTH_A_NIC ? "NIC of GPU %d" : "GPU %d ", f->gpu);
-    snprintf(text, DRAIN_ITEM, "%s%s%s at %.0f %%", gpu,
-             f->part == BB_HEALTH_A_NIC ? "" : bb_health_tests[f->test].name, is_outlier(f) ? " outlier" : "",
-             100 * f->value / (isnan(f->expected) ? f->median : f->expected));
+    gpu_text(r, f, gpu);
+    if (*f->text)
+        snprintf(text, DRAIN_ITEM, "%s%s%.48s", gpu, *gpu ? " " : "", f->text);
+    else
+        snprintf(text, DRAIN_ITEM, "%s%s%s%s%s at %.0f %%", f->part == BB_HEALTH_A_NIC ? "NIC of " : "", gpu,
+                 f->part == BB_HEALTH_A_GPU ? " " : "", f->part == BB_HEALTH_A_NIC ? "" : bb_health_tests[f->test].name,
+                 is_outlier(f) ? " outlier" : "", 100 * f->value / (isnan(f->expected) ? f->median : f->expected));
     return text;
 }
 
@@ -470,7 +503,7 @@ static const char *node_reason(const struct bb_health_report *r, int node, char 
 
         if (!is_about_node(f, node) || f->level != BB_HEALTH_FAIL)
             continue;
-        if (used + strlen(brief_text(f, item)) + strlen("busbar: , 1000 more") > DRAIN_REASON)
+        if (used + strlen(brief_text(r, f, item)) + strlen("busbar: , 1000 more") > DRAIN_REASON)
             more++;
         else
             used += snprintf(reason + used, DRAIN_REASON - used, "%s%s", used ? ", " : "", item);
@@ -505,6 +538,7 @@ int bb_health_save_row(const struct bb_health_report *r, enum bb_health_test tes
                        double value)
 {
     const struct bb_health_test_row *row = &bb_health_tests[test];
+    const struct bb_device_info *d = device_at(r, node, gpu);
 
     if (r->tables)
         bb_health_tables_add(r->tables, test, node, gpu, partner, value);
@@ -513,10 +547,10 @@ int bb_health_save_row(const struct bb_health_report *r, enum bb_health_test tes
     if (!r->session->json || isnan(value))
         return 0;
     return bb_results_row(r->session->json,
-                          json_pack("{s:s, s:s, s:i, s:s, s:i, s:o, s:i, s:f, s:s}", "stage", row->stage, "test",
-                                    row->name, "node", node, "host", host_of(r, node), "gpu", gpu, "partner",
-                                    number_or_null(partner), "attempt", r->health->attempt, "value", value, "unit",
-                                    row->unit));
+                          json_pack("{s:s, s:s, s:i, s:s, s:i, s:s?, s:o, s:i, s:f, s:s}", "stage", row->stage, "test",
+                                    row->name, "node", node, "host", host_of(r, node), "gpu", gpu, "pci",
+                                    d ? d->pci : NULL, "partner", number_or_null(partner), "attempt",
+                                    r->health->attempt, "value", value, "unit", row->unit));
 }
 
 static json_t *findings_json(const struct bb_health_report *r)
@@ -526,15 +560,16 @@ static json_t *findings_json(const struct bb_health_report *r)
 
     for (size_t i = 0; i < r->health->n; i++) {
         const struct bb_health_finding *f = &r->health->findings[i];
+        const struct bb_device_info *d = device_of(r, f);
 
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:o, s:s?, s:s, s:o, s:b, s:o, s:o, s:o, s:o, s:i, s:s}",
-                                              "level", bb_health_levels[f->level], "stage", stage_of(f), "part",
-                                              bb_health_parts[f->part], "node", number_or_null(f->node), "host",
-                                              f->node < 0 ? NULL : host_of(r, f->node), "name", part_text(r, f, part),
-                                              "other_node", number_or_null(f->other), "one_way", f->one_way, "gpu",
-                                              number_or_null(f->gpu), "value", bb_json_real(f->value), "expected",
-                                              bb_json_real(f->expected), "median", bb_json_real(f->median), "tries",
-                                              f->tries, "reason", reason_text(r, f, reason)));
+        json_array_append_new(
+            list, json_pack("{s:s, s:s, s:s, s:o, s:s?, s:s, s:o, s:b, s:o, s:s?, s:s?, s:o, s:o, s:o, s:i, s:s}",
+                            "level", bb_health_levels[f->level], "stage", stage_of(f), "part", bb_health_parts[f->part],
+                            "node", number_or_null(f->node), "host", f->node < 0 ? NULL : host_of(r, f->node), "name",
+                            part_text(r, f, part), "other_node", number_or_null(f->other), "one_way", f->one_way, "gpu",
+                            number_or_null(f->gpu), "pci", d ? d->pci : NULL, "uuid", d ? d->uuid : NULL, "value",
+                            bb_json_real(f->value), "expected", bb_json_real(f->expected), "median",
+                            bb_json_real(f->median), "tries", f->tries, "reason", reason_text(r, f, reason)));
     }
     return list;
 }

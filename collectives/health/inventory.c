@@ -435,11 +435,8 @@ static void add_finding(struct bb_health *h, const struct message *m, int node, 
 {
     struct bb_health_finding f =
         bb_health_remark(BB_HEALTH_TESTS, node < 0 ? BB_HEALTH_ALL : BB_HEALTH_A_NODE, m->level, node, -1, gpu);
-    char gpu_text[20] = "";
 
-    if (gpu >= 0)
-        snprintf(gpu_text, sizeof gpu_text, "GPU %d: ", gpu);
-    snprintf(f.text, sizeof f.text, "%s%.139s", gpu_text, m->text);
+    snprintf(f.text, sizeof f.text, "%s", m->text);
     make_ascii(f.text);
     bb_health_add(h, &f);
 }

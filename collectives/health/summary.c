@@ -283,11 +283,11 @@ static void add_lost_node(json_t *root, json_t *verdict, const char *stage, json
         json_object_set_new(check, "reason", json_sprintf("%s: %s", host, json_string_value(reason)));
     }
     json_array_insert_new(json_object_get(root, "findings"), 0,
-                          json_pack("{s:s, s:s, s:s, s:O, s:s, s:s, s:n, s:b, s:n, s:n, s:n, s:n, s:i, s:O}", "level",
-                                    bb_health_levels[BB_HEALTH_FAIL], "stage", stage, "part",
+                          json_pack("{s:s, s:s, s:s, s:O, s:s, s:s, s:n, s:b, s:n, s:n, s:n, s:n, s:n, s:n, s:i, s:O}",
+                                    "level", bb_health_levels[BB_HEALTH_FAIL], "stage", stage, "part",
                                     bb_health_parts[BB_HEALTH_A_NODE], "node", json_object_get(verdict, "node"), "host",
-                                    host, "name", host, "other_node", "one_way", false, "gpu", "value", "expected",
-                                    "median", "tries", 1, "reason", reason));
+                                    host, "name", host, "other_node", "one_way", false, "gpu", "pci", "uuid", "value",
+                                    "expected", "median", "tries", 1, "reason", reason));
     json_object_set_new(verdict, "reason",
                         json_sprintf("%s%s%.180s", json_string_value(reason), *others ? ", " : "", others));
     json_object_set_new(verdict, "level", json_string(bb_health_levels[BB_HEALTH_FAIL]));
@@ -344,10 +344,13 @@ static json_t *describe_ranks(const json_t *root, int rank, int n, const char *s
     const bool hangs = bb_begins_with(line, "timeout");
 
     if (has_failed_rank(root, NULL) && error) { /* without the place in the source file, " (FILE:LINE)" */
-        const char *text = error + strlen("): "), *source = strstr(text, " (");
+        const char *text = error + strlen("): "), *source = strstr(text, " ("),
+                   *pci = text_of(json_array_get(json_object_get(root, "devices"), (size_t)rank), "pci");
+        const bool has_gpu = gpu && gpu < error, is_named = has_gpu && *pci;
 
-        return json_sprintf("rank %d failed%.*s: %.*s", rank, gpu && gpu < error ? (int)(error - gpu) : 0,
-                            gpu ? gpu : "", source && source - text < 180 ? (int)(source - text) : 180, text);
+        return json_sprintf("rank %d failed%.*s%s%s%s: %.*s", rank, has_gpu ? (int)(error - gpu) : 0,
+                            has_gpu ? gpu : "", is_named ? " (" : "", is_named ? pci : "", is_named ? ")" : "",
+                            source && source - text < 180 ? (int)(source - text) : 180, text);
     }
     if (n > 1)
         return json_sprintf("rank %d and %d more %s in stage %s", rank, n - 1, hangs ? "are hanging" : "were lost",

@@ -346,6 +346,7 @@ static int report_slow(struct overlap *v)
     const struct bb_session *s = &v->session;
     json_t *list = json_array();
     double *us, *sorted, typical_us;
+    char text[BB_RANK_TEXT];
     int rc;
 
     BB_NEW(sorted, s->world.size);
@@ -360,11 +361,11 @@ static int report_slow(struct overlap *v)
         json_array_append_new(list, json_pack("{s:i, s:s, s:i, s:f}", "rank", r, "host", s->world.hosts[r], "gpu",
                                               s->devices[r].ordinal, "slowdown", us[r] / typical_us));
         if (s->out)
-            fprintf(s->out, "# slow: rank %d (%s, GPU %d): GEMMs alone take %.2f x the typical time\n", r,
-                    s->world.hosts[r], s->devices[r].ordinal, us[r] / typical_us);
+            fprintf(s->out, "# slow: %s: GEMMs alone take %.2f x the typical time\n", bb_session_rank_text(s, r, text),
+                    us[r] / typical_us);
         if (s->world.rank == 0)
-            bb_warn("rank %d (%s, GPU %d) is slow: GEMMs alone take %.2f x the typical time", r, s->world.hosts[r],
-                    s->devices[r].ordinal, us[r] / typical_us);
+            bb_warn("%s is slow: GEMMs alone take %.2f x the typical time", bb_session_rank_text(s, r, text),
+                    us[r] / typical_us);
     }
     rc = bb_results_set(s->json, "slow_gpus", list);
 out:

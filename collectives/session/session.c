@@ -325,6 +325,14 @@ void bb_session_print_head(const struct bb_session *s)
         fprintf(s->out, "# ranks share a GPU: times are meaningless\n");
 }
 
+const char *bb_session_rank_text(const struct bb_session *s, int rank, char text[BB_RANK_TEXT])
+{
+    const struct bb_device_info *d = &s->devices[rank];
+
+    snprintf(text, BB_RANK_TEXT, "rank %d (%s, GPU %d, %s)", rank, s->world.hosts[rank], d->ordinal, d->pci);
+    return text;
+}
+
 void bb_session_warn_slow_gemms(const struct bb_session *s, const char *advice)
 {
     if (s->device.emulated && s->world.rank == 0 && bb_session_moves_data(s))

@@ -111,6 +111,11 @@ void bb_session_print_buffers(const struct bb_session *s, FILE *out);
  * conditions that make the times invalid. */
 void bb_session_print_head(const struct bb_session *s);
 
+/* bb_session_rank_text - write "rank 6 (node1, GPU 2, 0000:1b:00.0)" to text and return it. The number of a GPU depends on
+ * CUDA_VISIBLE_DEVICES, its PCI address does not. */
+enum { BB_RANK_TEXT = BB_HOST_TEXT + 64 };
+const char *bb_session_rank_text(const struct bb_session *s, int rank, char text[BB_RANK_TEXT]);
+
 /* bb_session_warn_slow_gemms - print a warning, followed by the advice, if the GPUs are emulated and compute GEMMs on the
  * CPU (EMU_DATA is not "off"). */
 void bb_session_warn_slow_gemms(const struct bb_session *s, const char *advice);

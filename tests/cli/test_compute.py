@@ -191,13 +191,13 @@ def test_names_all_slow_gpus_and_enforces_limits(busbar, tmp_path, slow, factors
     run = json.loads(path.read_text())
     assert done.returncode == 5 and {s["rank"]: round(s["worst_slowdown"], 1) for s in run["slow_gpus"]} == factors
     lines = done.stdout.splitlines()[-len(factors):]
-    assert [re.match(r"# slow: rank (\d+) \(.*GPU \d\): up to", line)[1] for line in lines] == [str(rank) for rank in factors]
+    assert [re.match(r"# slow: rank (\d+) \(.*GPU \d, \S+\): up to", line)[1] for line in lines] == [str(rank) for rank in factors]
     assert f"{len(factors)} of 4 ranks are slow, slowest: rank " in done.stderr and "--max-slow allows 0" in done.stderr
     assert ",".join(map(str, factors)) in {line.split()[-1] for line in done.stdout.splitlines()}
     assert busbar.run(*args, "--max-slow", len(factors), ranks=4, env=env).returncode == 0
     done = busbar.run(*args, "--max-error", 10, ranks=4, env=env)
     worst = max(factors, key=factors.get)
-    assert done.returncode == 5 and re.search(rf"timed kernel: rank {worst} \(.*, GPU {worst}\): [\d.]+ us instead of", done.stderr)
+    assert done.returncode == 5 and re.search(rf"timed kernel: rank {worst} \(.*, GPU {worst}, \S+\): [\d.]+ us instead of", done.stderr)
     if len(factors) == 1:  # equally slow GPUs
         done = busbar.run(*args, "--max-error", 10, ranks=2, env={**env, "EMU_SLOW": "rank=0:1.3,rank=1:1.3"})
         assert done.returncode == 5 and re.match(r"# FAILED: timed kernels take [\d.]+ us instead of [\d.]+ us \(--max-error 10\) on rank \d ",

@@ -40,11 +40,11 @@ def test_rates_are_those_of_the_links(busbar, tmp_path):
 def test_slow_links_are_named(busbar, tmp_path):
     _, slow, done = copy(busbar, tmp_path, "--max-slow", "1", "--full", status=5, EMU_SLOW_LINKS="pcie1:0.5,nvlink0-3:0.7")
     assert slow == {(1, None), (0, 3)}
-    assert done.stdout.splitlines()[-1].startswith("# SLOW: 1 GPU, 1 pair; first: GPU 1 of ") and " 50 % of the typical 51.87" in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("# SLOW: 1 GPU, 1 pair; first: GPU 1 (0000:02:00.0) of ") and " 50 % of the typical 51.87" in done.stdout
     assert re.search(r"^ host to GPU +4 +25\.\d+ +51\.\d+ +51\.\d+ +52\.00 +49\.9$", done.stdout, re.M), done.stdout  # reached: by the slowest
     assert [percent[:2] for percent in re.findall(r"^ host to GPU +[0-3] +\d\S+ +\d\S+ +(\d\S+) +\w", done.stdout, re.M)] == ["99", "49", "99", "99"], done.stdout
     assert "# NCCL " not in done.stdout
-    assert "slow GPUs and pairs: 2, --max-slow allows 1; first: GPU 1 of " in done.stderr
+    assert "slow GPUs and pairs: 2, --max-slow allows 1; first: GPU 1 (0000:02:00.0) of " in done.stderr
 
 
 def test_slow_gpu_of_a_node_is_no_slow_pair(busbar, tmp_path):
@@ -67,7 +67,7 @@ def test_wrong_data_are_found(busbar, call, name):
     """Of a copy by copy engine. The test above moves data, too, and ends with 0."""
     env = {"EMU_CLUSTER": "h100-sxm-ib", "EMU_FAULT": f"corrupt:rank=1,call={call},name=cudaMemcpyAsync"}
     done = busbar.run("bench", "copy", "-n", 1, "-w", 0, "--repeats", 1, "--size", "1M", ranks=2, env=env)
-    assert done.returncode == 3 and f"elements of the copy {name}, GPU 1 of " in done.stderr, done.stderr
+    assert done.returncode == 3 and f"elements of the copy {name}, GPU 1 (0000:02:00.0) of " in done.stderr, done.stderr
 
 
 def test_compare_names_the_slower_gpu(busbar, tmp_path):

@@ -382,9 +382,9 @@ def test_ranks_without_another_of_their_role_are_named_with_both_causes(busbar):
     done = busbar.run("proxy", "transformer", "--model", "gpt2_small", "--pp", 4, "-n", 1, "-w", 1, "--compute", "timed", "--no-alone", "--delay", "rank=2:5ms",
                       ranks=4, env={"EMU_SLOW": "rank=1:1.5"})
     *_, slow, head, late = done.stdout.splitlines()
-    assert re.fullmatch(r"# slow, or its role has more work: rank 1 \(\S+, GPU 1\), stage 1: kernels take \S+ ms, 1\.\d+ x the typical time", slow), slow
+    assert re.fullmatch(r"# slow, or its role has more work: rank 1 \(\S+, GPU 1, \S+\), stage 1: kernels take \S+ ms, 1\.\d+ x the typical time", slow), slow
     assert head.startswith("# slow, or its role has more work: rank 3 (") and "last stage" in head
-    assert re.fullmatch(r"# late, or its role has idle time: rank 2 \(\S+, GPU 2\), stage 2: idle 5\.0\d ms longer than the others", late), late
+    assert re.fullmatch(r"# late, or its role has idle time: rank 2 \(\S+, GPU 2, \S+\), stage 2: idle 5\.0\d ms longer than the others", late), late
 
 
 def test_proxy_counts_gpus_that_it_cannot_judge(busbar, tmp_path):
@@ -403,7 +403,7 @@ def test_delayed_rank_delays_the_step_once(busbar, tmp_path):
         assert step(late) - step(even) == pytest.approx(2000, abs=20)
     text = busbar.run(*args, "--full", "--delay", "rank=0:2ms", ranks=2, env=ENV).stdout
     assert re.search(r"^# waiting for peers .*\n  replica +dp +2 +\S+ +\S+ +1 +0 ", text, re.M), text
-    assert re.fullmatch(r"# late: rank 0 \(\S+, GPU 0\), replica: idle 2\.0\d ms longer than the other ranks of the role, which wait for it; where .*", text.splitlines()[-1])
+    assert re.fullmatch(r"# late: rank 0 \(\S+, GPU 0, \S+\), replica: idle 2\.0\d ms longer than the other ranks of the role, which wait for it; where .*", text.splitlines()[-1])
     for proxy, late, named in (("dlrm", "rank=3:1ms", ["slow: rank 2", "late: rank 3"]), ("dlrm", "rank=2:1ms", ["slow: rank 2", "late: rank 2"]),
                                ("data_parallel", "rank=3:300us", ["slow: rank 2"])):  # its first collective begins after the slow rank's kernels
         text = busbar.run("proxy", proxy, *(args[2:6] if proxy == args[1] else ()), "-n", 1, "-w", 1, "--no-alone", "--slow", "rank=2:1.5", "--delay",
@@ -460,7 +460,7 @@ def test_proxy_names_the_slow_gpu_among_ranks_of_a_role(busbar, tmp_path, args):
     (slow,) = json.loads((tmp_path / "r.json").read_text())["slow_gpus"]
     assert (slow["rank"], slow["gpu"]) == (3, 1) and slow["host"].endswith("node1") and slow["slowdown"] == pytest.approx(1.5, rel=0.01)
     last = done.stdout.splitlines()[-1]
-    assert last.startswith(f"# slow: rank 3 ({slow['host']}, GPU 1), {slow['role']}: kernels take ") and ", 1.50 x " in last
+    assert last.startswith(f"# slow: rank 3 ({slow['host']}, GPU 1, 0000:02:00.0), {slow['role']}: kernels take ") and ", 1.50 x " in last
     done = busbar.run(*command, ranks=4, env=env)
     result = json.loads((tmp_path / "r.json").read_text())
     assert result["slow_gpus"] == [] and result["late_rank"] is None

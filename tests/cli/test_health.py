@@ -42,7 +42,7 @@ def test_slow_gpu_and_slow_nic_fail_and_leave(busbar, tmp_path):
         set(range(12)) - {2, 4})
     drained = re.findall(r'^scontrol update nodename=(\S+) state=drain reason="busbar: .+"$', done.stdout, re.M)
     assert [host.split("-node")[1] for host in drained] == ["2", "4"] and len(done.stdout.splitlines()) <= 25
-    assert "NIC of GPU 0 of " in done.stderr and "of the expected" in done.stderr and "; and 1 more" in done.stderr
+    assert "NIC of GPU 0 (0000:01:00.0) of " in done.stderr and "of the expected" in done.stderr and "; and 1 more" in done.stderr
     assert done.stdout.splitlines()[-1].startswith("# FAILED: 2 parts; 12 nodes: 10 ok, 0 warn, 2 fail")
     assert "# failed nodes took no part in later stages, so their other parts are unknown\n" in done.stdout
 
@@ -267,7 +267,7 @@ def test_advice_about_a_rail_of_two_nodes_names_the_slow_end(busbar, tmp_path, r
 def test_slow_copies_are_named(busbar, tmp_path):
     root, found, done = health(busbar, tmp_path, "--only", "copies", ranks=12, nodes=3, status=5, EMU_SLOW_LINKS="pcie1:0.7,nvlink6:0.5,nvlink8-9:0.5")
     assert found == {("fail", "gpu", 0, 1), ("fail", "gpu", 1, 2), ("fail", "gpu", 2, 0), ("fail", "gpu", 2, 1)} and {row["stage"] for row in root["results"]} == {"copies"}
-    assert "GPU 2 of" in done.stderr and "copy GPU to GPU" in done.stderr
+    assert "GPU 2 (0000:03:00.0) of" in done.stderr and "copy GPU to GPU" in done.stderr
     assert re.search("copy to its slowest peer: median .* GB/s, lowest 164, compared with the other GPUs$", done.stdout, re.M)
     assert all("copy to its slowest peer 164" in f["reason"] for f in root["findings"] if f["node"] == 2)
     assert {f["reason"].split(" 326: ")[1] for f in root["findings"] if f["node"] == 2} == {
@@ -292,7 +292,7 @@ def test_two_nodes_name_the_command_that_finds_the_end(busbar, tmp_path):
 def test_advice_finds_what_is_slightly_slow(busbar, tmp_path):
     """The default of --slow finds neither; the command is the same on stdout and stderr, and names the program that runs."""
     for only, ranks, nodes, slow, env, cause in (("pairs", 12, 2, "link=node1-nic3:0.95", {}, r"# cause: rank 9 \("),
-                                           ("copies", 4, 1, "", {"EMU_SLOW_LINKS": "nvlink0-1:0.9"}, r"# SLOW: 0 GPUs, 1 pair; first: GPU 0 of \S+ with GPU 1: ")):
+                                           ("copies", 4, 1, "", {"EMU_SLOW_LINKS": "nvlink0-1:0.9"}, r"# SLOW: 0 GPUs, 1 pair; first: GPU 0 \(\S+\) of \S+ with GPU 1 \(\S+\): ")):
         root, _, done = health(busbar, tmp_path, "--only", only, ranks=ranks, nodes=nodes, status=5 if nodes == 2 else 0, slow=slow, **env)
         advice = re.search(r": (busbar-emulated bench .*)$", root["findings"][0]["reason"])[1]
         assert advice in done.stdout and (nodes == 1 or advice in done.stderr), done.stderr
@@ -366,7 +366,7 @@ def test_inventory_names_errors_and_differences(busbar, tmp_path):
     root, found, done = health(busbar, tmp_path, "--only", "inventory", ranks=6, nodes=3, status=5, EMU_HOST_FILES=str(tmp_path),
                                **stub(busbar, PCIE_REPLAYS=80, **{f"{name}_3": value for name, value in planted.items()}))
     gpu = {f["reason"] for f in root["findings"] if f["node"] == 1}
-    assert gpu == {"GPU 1: " + text for text in (
+    assert gpu == {"GPU 1 (0000:02:00.0): " + text for text in (
         "uncorrected ECC errors since the driver was loaded: 5", "a memory row could not be remapped, replace the GPU; failures: 1",
         "a memory row is remapped at the next reset of the GPU; pending: 1", "recoveries of NVLinks: 7", "replays of NVLinks: 2",
         "CRC and ECC errors of NVLinks: 6", "replays of the PCIe link: 81, limit 80", "active NVLinks 17, most have 18",
@@ -392,7 +392,7 @@ def test_unreadable_kernel_parameters_are_unknown(busbar, tmp_path):
     (tmp_path / "2/proc/cmdline").unlink()
     root, _, _ = health(busbar, tmp_path, "--only", "inventory", ranks=4, nodes=4, EMU_HOST_FILES=str(tmp_path))
     most = ", most often amd_iommu=on iommu=pt"
-    assert {(f["node"], f["reason"].removeprefix("GPU 0: ")) for f in root["findings"] if "iommu" in f["reason"]} == {
+    assert {(f["node"], f["reason"].removeprefix("GPU 0 (0000:01:00.0): ")) for f in root["findings"] if "iommu" in f["reason"]} == {
         (0, "iommu parameters not set" + most), (2, "iommu parameters unknown" + most)}
 
 
@@ -456,11 +456,11 @@ def test_counters_that_grow_during_the_run_are_named(busbar, tmp_path):
     root, _, done = health(busbar, tmp_path, "--full", ranks=6, nodes=3, EMU_HOST_FILES=str(tmp_path),
                            **stub(busbar, REPLAYS=0, REPLAYS_3="0+1204", PCIE_REPLAYS=3, PCIE_REPLAYS_4="3+5", PCIE_REPLAYS_5="3+5", LANES_4=8))
     grown = {(f["level"], f["stage"], f["node"], f["gpu"], f["reason"]) for f in root["findings"] if " grew " in f["reason"] and f["node"]}
-    assert grown == {("warn", "inventory", 1, 1, "GPU 1: NVLink replays grew by 1204 during the run"),
+    assert grown == {("warn", "inventory", 1, 1, "GPU 1 (0000:02:00.0): NVLink replays grew by 1204 during the run"),
                      ("warn", "inventory", 2, None, "PCIe replays grew by 5 during the run")}
     items = {item["item"]: item["grown"] for item in root["inventory"]}
     assert [(g["gpu"], g["by"]) for g in items["NVLink replays"]] == [(1, 1204)] and {g["gpu"] for g in items["transmit discards"]} == {0, 1}
-    assert any(re.fullmatch(r"(GPU \d: )?transmit discards grew by \d+ during the run", f["reason"]) for f in root["findings"])
+    assert any(re.fullmatch(r"(GPU \d \(\S+\): )?transmit discards grew by \d+ during the run", f["reason"]) for f in root["findings"])
     assert re.search(r"^# inventory PCIe lanes +warn +16\n#   \S+-node2 GPU 0: 8\n", done.stdout, re.M)
     assert re.search(r"^# inventory numa_balancing +warn +0\n#   \S+-node0: 1\n", done.stdout, re.M)
 
@@ -482,9 +482,9 @@ def test_inventory_is_compared_with_the_baseline(busbar, tmp_path):
                                **stub(busbar, LANES_3=8, DRIVER=565, POWER_LIMIT_4=500000))
         same = "-old" not in good.read_text()
         reasons = {(f["node"], f["reason"]) for f in root["findings"]}
-        assert reasons >= {(None, "driver 565.65.06, baseline 580.65.06"), (2, "GPU 0: power limit 500 W, baseline 700 W"),
+        assert reasons >= {(None, "driver 565.65.06, baseline 580.65.06"), (2, "GPU 0 (0000:01:00.0): power limit 500 W, baseline 700 W"),
                            (1, "numa_balancing 1, baseline 0")}
-        assert ((1, "GPU 1: PCIe lanes 8, baseline 16") in reasons) != same  # the baseline of the same node has 8
+        assert ((1, "GPU 1 (0000:02:00.0): PCIe lanes 8, baseline 16") in reasons) != same  # the baseline of the same node has 8
         assert ((2, "numa_balancing 0, baseline 1") in reasons) == same and len(reasons) == (10 if same else 8), reasons
         assert ((2, "iommu parameters amd_iommu=on iommu=pt, baseline not set") in reasons) == same
         assert "warn    inventory all nodes: driver 565" in done.stdout and {f["level"] for f in root["findings"]} == {"warn"}
@@ -545,11 +545,15 @@ def test_bench_p2p_of_nodes(busbar, tmp_path):
 def test_reason_of_drain_names_all_failed_parts(busbar, tmp_path):
     """At most 255 characters, which Slurm's database keeps."""
     _, _, done = health(busbar, tmp_path, "--drain", ranks=8, nodes=4, status=5, slow="link=node2-nic0:0.5,link=node2-nic1:0.6")
-    assert re.findall('reason="(.*)"', done.stdout) == ["busbar: NIC of GPU 0 at 51 %, NIC of GPU 1 at 61 %"]
+    assert re.findall('reason="(.*)"', done.stdout) == ["busbar: NIC of GPU 0 (0000:01:00.0) at 51 %, NIC of GPU 1 (0000:02:00.0) at 61 %"]
+    root, _, done = health(busbar, tmp_path, "--drain", "--only", "gpu", ranks=4, nodes=1, status=5, slow="rank=2:1.3", CUDA_VISIBLE_DEVICES="7,6,5,4")
+    assert re.findall('reason="(.*)"', done.stdout) == ["busbar: GPU 2 (0000:06:00.0) GEMM at 77 %"]  # the physical GPU 5
+    assert {(f["gpu"], f["pci"], f["uuid"]) for f in root["findings"]} == {(2, root["devices"][2]["pci"], root["devices"][2]["uuid"])}
+    assert [row["pci"] for row in root["results"][:4]] == [f"0000:0{gpu + 1}:00.0" for gpu in (7, 6, 5, 4)]
     slow = ",".join(f"rank={rank}:1.25" for rank in range(17, 32))
     _, _, done = health(busbar, tmp_path, "--drain", "--only", "gpu", ranks=48, nodes=3, status=5, slow=slow, EMU_CLUSTER="gb200-nvl72")
     (reason,) = re.findall('reason="(.*)"', done.stdout)
-    assert 200 < len(reason) <= 255 and re.fullmatch(r"busbar: (GPU \d+ GEMM outlier at 80 %, )+\d+ more", reason), reason
+    assert 200 < len(reason) <= 255 and re.fullmatch(r"busbar: (GPU \d+ \(\S+\) GEMM outlier at 80 %, )+\d+ more", reason), reason
 
 
 def test_slow_rail_is_not_a_slow_node(busbar, tmp_path):
@@ -581,7 +585,7 @@ def test_one_node_that_fails_has_no_paths_and_no_later_stage(busbar, tmp_path):
 def test_wrong_data_of_a_copy_ends_the_run(busbar, tmp_path):
     """Of the last of 2 + 3 * 5 copies."""
     root, _, done = health(busbar, tmp_path, "--only", "copies", ranks=2, nodes=2, status=3, EMU_DATA="on", EMU_FAULT="corrupt:rank=1,call=17,name=cudaMemcpyAsync")
-    assert re.search("wrong data: 1 of 16777216 elements of the copy host to GPU, GPU 0 of [^ ]+-node1$", done.stderr, re.M), done.stderr
+    assert re.search("wrong data: 1 of 16777216 elements of the copy host to GPU, GPU 0 \\(\\S+\\) of [^ ]+-node1$", done.stderr, re.M), done.stderr
     assert root["status"] == "wrong data" and "# not measured: stages copies" in done.stdout
     assert [(f["node"], f["gpu"], f["reason"]) for f in root["findings"]] == [(1, 0, "wrong data in copy host to GPU")]
 
@@ -589,7 +593,7 @@ def test_wrong_data_of_a_copy_ends_the_run(busbar, tmp_path):
 def test_wrong_data_of_a_collective_ends_the_run(busbar, tmp_path):
     """Of the all_reduce after 2 + 5 timed ones, in the first round of pairs; of nodes that are partners."""
     root, _, done = health(busbar, tmp_path, "--only", "pairs", "--size", "64K", ranks=4, nodes=4, status=3, EMU_DATA="on", EMU_FAULT="corrupt:rank=3,call=8,name=ncclAllReduce")
-    assert re.search(r"wrong data: 1 of 16384 elements of all_reduce of GPU pairs, GPU 0 of \S+-node3 with \S+-node0$", done.stderr, re.M), done.stderr
+    assert re.search(r"wrong data: 1 of 16384 elements of all_reduce of GPU pairs, GPU 0 \(\S+\) of \S+-node3 with \S+-node0$", done.stderr, re.M), done.stderr
     assert root["status"] == "wrong data"
     health(busbar, tmp_path, "--size", "64K", "--from", "node", ranks=4, nodes=2, EMU_DATA="on")
 
@@ -603,13 +607,13 @@ def test_node_with_wrong_data_fails_in_every_output(busbar, tmp_path):
     assert done.returncode == 3 and f"--save-baseline {base}: the run ended in stage node, so the file is no baseline" in done.stderr
     assert [v["level"] for v in root["verdicts"]] == ["unknown", "fail"] and [c["status"] for c in root["checks"]] == ["unknown", "fail"]
     assert [(f["level"], f["stage"], f["part"], f["node"], f["gpu"]) for f in root["findings"]] == [("fail", "node", "gpu", 1, 1)]
-    assert re.search("^fail +node +GPU 1 of [^ ]+-node1: wrong data in all_reduce in the node$", done.stdout, re.M), done.stdout
-    assert re.search(r'^scontrol .*-node1 state=drain reason="busbar: GPU 1 wrong data in all_reduce in the node"$', done.stdout, re.M)
+    assert re.search(r"^fail +node +GPU 1 \(\S+\) of [^ ]+-node1: wrong data in all_reduce in the node$", done.stdout, re.M), done.stdout
+    assert re.search(r'^scontrol .*-node1 state=drain reason="busbar: GPU 1 \(\S+\) wrong data in all_reduce in the node"$', done.stdout, re.M)
     assert re.search(r"^# continue: .* -n 2 .*-node0:2 busbar-emulated health --quick --size 64K .* --from node$", done.stdout, re.M), done.stdout
     assert [case.find("failure") is not None for case in ET.parse(junit).iter("testcase")] == [False, True, False]
     assert re.findall(r'busbar_check_status\{.*host="([^"]+)"\} 2', metrics.read_text()) == [root["verdicts"][1]["host"]]
     plugin = busbar.run(*args, "--nagios", ranks=4, env=env)
-    assert plugin.returncode == 2 and re.match("BUSBAR CRITICAL - 2 checks .*; GPU 1 of [^ ]+-node1: wrong data .*'checks failed'=1;", plugin.stdout)
+    assert plugin.returncode == 2 and re.match(r"BUSBAR CRITICAL - 2 checks .*; GPU 1 \(\S+\) of [^ ]+-node1: wrong data .*'checks failed'=1;", plugin.stdout)
 
 
 def test_slow_nic_of_two_nodes_is_a_path(busbar, tmp_path):
@@ -625,8 +629,8 @@ def test_slow_nic_of_two_nodes_is_a_path(busbar, tmp_path):
 def test_outlier_and_nodes_that_take_part_are_said(busbar, tmp_path):
     """Three nodes are left, of which a round of pairs has two."""
     _, found, done = health(busbar, tmp_path, "--drain", ranks=16, nodes=4, status=5, slow="rank=5:1.05")
-    assert re.search(r"^fail +gpu +GPU 1 of [^ ]+-node1: GEMM .*, 95 % of the peers' median [0-9.]+: an outlier$", done.stdout, re.M), done.stdout
-    assert 'reason="busbar: GPU 1 GEMM outlier at 95 %"' in done.stdout
+    assert re.search(r"^fail +gpu +GPU 1 \(\S+\) of [^ ]+-node1: GEMM .*, 95 % of the peers' median [0-9.]+: an outlier$", done.stdout, re.M), done.stdout
+    assert 'reason="busbar: GPU 1 (0000:02:00.0) GEMM outlier at 95 %"' in done.stdout
     measured = re.findall("^# ([a-z]+) .*: median [^,]*(?:, expected [0-9.]+)?(, 3 of 4 nodes)?$", done.stdout, re.M)
     assert {(stage, part != "") for stage, part in measured} >= {("gpu", False), ("copies", True), ("node", True), ("pairs", True), ("whole", True)}
 
@@ -765,7 +769,7 @@ def test_lost_node_of_rank_0_fails_in_every_output(busbar, tmp_path):
     lines = done.stdout.splitlines()
     assert any(line.startswith("# node   all_reduce in the node: median ") for line in lines) and len(lines) <= 25, done.stdout
     assert re.match("fail +pairs +[^ ]+-node0: rank 1 was lost in stage pairs$", lines[-7])
-    assert re.match("warn +gpu +GPU 1 of [^ ]+-node3: GEMM .* of the peers' median", lines[-6])
+    assert re.match(r"warn +gpu +GPU 1 \(\S+\) of [^ ]+-node3: GEMM .* of the peers' median", lines[-6])
     assert re.match(r'scontrol update nodename=\S+-node0 state=drain reason="busbar: rank 1 was lost in stage pairs"$', lines[-5])
     assert lines[-4].startswith("# FAILED: 1 part; 4 nodes: 0 ok, 1 warn, 1 fail, 2 unknown; ")
     assert lines[-3:] == ["# partly measured: stages pairs", "# not measured: stages bisection, rails, whole", "# ENDED in stage pairs"]
@@ -854,7 +858,7 @@ def test_node_whose_call_fails_fails(busbar, tmp_path):
     root = json.loads(path.read_text())
     assert done.returncode == 5 and [v["level"] for v in root["verdicts"]] == ["unknown", "unknown", "fail", "unknown"], done.stderr
     assert {c["status"] for c in root["checks"]} == {"unknown", "fail"} and root["reason"].startswith("rank 5 (")
-    assert re.search(r'(?m)^scontrol update nodename=\S+-node2 state=drain reason="busbar: rank 5 failed, GPU 1: cublasLtMatmul: .+"$', done.stdout)
+    assert re.search(r'(?m)^scontrol update nodename=\S+-node2 state=drain reason="busbar: rank 5 failed, GPU 1 \(\S+\): cublasLtMatmul: .+"$', done.stdout)
     assert re.search(r"(?m)^# continue: \S+ -n 6 ", done.stdout) and "<failure " in junit.read_text()
     plugin = busbar.run("health", "--quick", "--nagios", ranks=8, env=env)
     assert plugin.returncode == 2 and re.match(r"BUSBAR CRITICAL - .*; \S+-node2: rank 5 failed, GPU 1", plugin.stdout), plugin.stdout

@@ -126,7 +126,7 @@ def test_names_the_slow_gpu(busbar, tmp_path):
         done = busbar.run(*args, ranks=3, env={**NO_DATA, "EMU_SLOW": slow})
         gpus = json.loads((tmp_path / "r.json").read_text())["slow_gpus"]
         assert [(gpu["rank"], gpu["slowdown"]) for gpu in gpus] == found and done.returncode == 0
-        assert bool(re.match(r"# slow: rank 2 \(.*, GPU 2\): GEMMs alone take 1.30 x the typical time$", done.stdout.splitlines()[-1])) == bool(found)
+        assert bool(re.match(r"# slow: rank 2 \(.*, GPU 2, 0000:03:00.0\): GEMMs alone take 1.30 x the typical time$", done.stdout.splitlines()[-1])) == bool(found)
 
 
 def test_one_rank_has_no_bus_bandwidth(busbar, tmp_path):

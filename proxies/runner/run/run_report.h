@@ -34,7 +34,7 @@ struct bb_run_report {
     const struct bb_wait_table *waiting;     /* waiting times of all roles and groups */
     const struct bb_critical_path *critical; /* critical path of the traced step; NULL: no trace was requested */
     unsigned long long wrong; /* number of wrong elements found by the data check, summed over all ranks */
-    char first_wrong[BB_HOST_TEXT + BB_OP_NAME + 48]; /* the first rank with wrong elements, and the operation */
+    char first_wrong[BB_RANK_TEXT + BB_OP_NAME]; /* the first rank with wrong elements, and the operation */
 };
 
 /*

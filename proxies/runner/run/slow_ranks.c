@@ -150,7 +150,7 @@ void bb_run_waiting(const struct bb_measured *m, const struct bb_step *step, str
 /* A rank whose kernels, or whose transfers in a group, take longer than those of comparable ranks. */
 struct slow_rank {
     int rank, gpu;
-    const char *host, *role, *group; /* group: NULL: the kernels are slow */
+    const char *host, *pci, *role, *group; /* group: NULL: the kernels are slow */
     int group_index;
     double us, slowdown;
 };
@@ -159,7 +159,8 @@ struct slow_rank {
 static const struct bb_field slow_gpu_fields[] = {
     {"rank", "# slow: rank ", "", 0, 0, SLOW_RANK(rank)},
     {"host", " (", "", 0, 0, SLOW_RANK(host)},
-    {"gpu", ", GPU ", ")", 0, 0, SLOW_RANK(gpu)},
+    {"gpu", ", GPU ", "", 0, 0, SLOW_RANK(gpu)},
+    {NULL, ", ", ")", 0, 0, SLOW_RANK(pci)}, /* in JSON: devices[] */
     {"role", ", ", "", 0, 0, SLOW_RANK(role)},
     {"compute_us", ": kernels take ", "", 0, 0, SLOW_RANK(us), .form = BB_FORM_TIME},
     {"slowdown", ", ", " x the typical time of the role\n", 0, 2, SLOW_RANK(slowdown)},
@@ -282,6 +283,7 @@ static void add_slow_of(const struct bb_run_report *r, int group, int first, con
         const struct slow_rank slow = {.rank = i,
                                        .gpu = s->devices[i].ordinal,
                                        .host = s->world.hosts[i],
+                                       .pci = s->devices[i].pci,
                                        .role = r->step->roles[r->step->role_of[i]].name,
                                        .group = group == BB_NONE ? NULL : r->step->layout.groups[group].name,
                                        .group_index = group,
@@ -455,14 +457,13 @@ static void print_not_judged(const struct bb_run_report *r, const struct slow_li
  * kernels late, but before their input arrives, delays no other rank. */
 static void print_late(const struct bb_run_report *r, int late, bool idle, double us, FILE *out)
 {
-    char time[BB_ROUNDED_TEXT];
+    char time[BB_ROUNDED_TEXT], text[BB_RANK_TEXT];
 
     fprintf(out,
-            "# late: rank %d (%s, GPU %d), %s: %s %s %s than the other ranks of the role, which wait for it%s; where "
+            "# late: %s, %s: %s %s %s than the other ranks of the role, which wait for it%s; where "
             "kernels hide the waiting, the transfers after it end later\n",
-            late, r->session->world.hosts[late], r->session->devices[late].ordinal,
-            r->step->roles[r->step->role_of[late]].name, idle ? "idle" : "waits", bb_format_rounded_time(us, time),
-            idle ? "longer" : "less",
+            bb_session_rank_text(r->session, late, text), r->step->roles[r->step->role_of[late]].name,
+            idle ? "idle" : "waits", bb_format_rounded_time(us, time), idle ? "longer" : "less",
             r->measured->traced[late].bubble_us > us / 2 ? ", or a pipeline bubble hides its delay" : "");
 }
 
@@ -508,7 +509,7 @@ static void print_longer_roles(const struct bb_run_report *r, FILE *out)
     const struct bb_session *s = r->session;
     const struct bb_wait_table *w = r->waiting;
     struct slow_list list = {0};
-    char time[BB_ROUNDED_TEXT];
+    char time[BB_ROUNDED_TEXT], text[BB_RANK_TEXT];
     int *classes, first = 0;
     double *us;
 
@@ -520,15 +521,13 @@ static void print_longer_roles(const struct bb_run_report *r, FILE *out)
     }
     add_slow_of(r, BB_NONE, first, classes, us, &list);
     for (size_t i = list.n > MAX_NAMED ? list.n - MAX_NAMED : 0; i < list.n; i++)
-        fprintf(
-            out,
-            "# slow, or its role has more work: rank %d (%s, GPU %d), %s: kernels take %s, %.2f x the typical time\n",
-            list.ranks[i].rank, list.ranks[i].host, list.ranks[i].gpu, list.ranks[i].role,
-            bb_format_rounded_time(list.ranks[i].us, time), list.ranks[i].slowdown);
+        fprintf(out, "# slow, or its role has more work: %s, %s: kernels take %s, %.2f x the typical time\n",
+                bb_session_rank_text(s, list.ranks[i].rank, text), list.ranks[i].role,
+                bb_format_rounded_time(list.ranks[i].us, time), list.ranks[i].slowdown);
     if (w->n > 0 && w->idle_rank != BB_NONE)
-        fprintf(out, "# late, or its role has idle time: rank %d (%s, GPU %d), %s: idle %s longer than the others\n",
-                w->idle_rank, s->world.hosts[w->idle_rank], s->devices[w->idle_rank].ordinal,
-                r->step->roles[r->step->role_of[w->idle_rank]].name, bb_format_rounded_time(w->idle_us, time));
+        fprintf(out, "# late, or its role has idle time: %s, %s: idle %s longer than the others\n",
+                bb_session_rank_text(s, w->idle_rank, text), r->step->roles[r->step->role_of[w->idle_rank]].name,
+                bb_format_rounded_time(w->idle_us, time));
     free(list.ranks);
     free(classes);
     free(us);

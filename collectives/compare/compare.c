@@ -496,7 +496,8 @@ static const char *rejected_by(const struct comparison *t, bool strict, char rea
 {
     const enum outcome outcome = outcome_of(t);
 
-    snprintf(reason, JOB, "%s", outcomes[outcome].name);
+    snprintf(reason, JOB, "%s%s", outcomes[outcome].name,
+             outcome == INCOMPLETE && bb_incomplete_status(t->a->root) ? " (of the first file)" : "");
     if (!isnan(t->threshold_percent) && outcomes[outcome].fails_threshold)
         return "--threshold";
     if (strict && (outcomes[outcome].fails_strict || *job_text(t, reason)))

@@ -652,11 +652,12 @@ static json_t *line_json(const struct bb_result_file *file, const struct line *l
 static int check_criteria(const struct table *t, const struct bb_regression_threshold *threshold)
 {
     char measure[MEASURE], more[32] = "";
-    int worst = 0, over = 0;
+    int worst = 0, over = 0, rejected = 0;
 
     for (int i = 1; i < t->n; i++) {
         const struct bb_compared *c = &t->lines[i].compared;
 
+        rejected = c->rejected_by && !rejected ? i : rejected;
         over += c->over > 0;
         if (c->over > 0 && (worst == 0 || c->worst_ratio > t->lines[worst].compared.worst_ratio))
             worst = i;
@@ -666,16 +667,15 @@ static int check_criteria(const struct table *t, const struct bb_regression_thre
     if (over > 0) {
         const struct bb_compared *c = &t->lines[worst].compared;
 
-        return bb_err(BB_EBELOW, "%s: %zu row%s slower than in %s by more than %g %%, worst: %s %s%s",
+        return bb_err(BB_EBELOW, "%s: %zu row%s slower than in %s by more than %g %%, worst: %s %s%s%s%s%s%s",
                       t->files[worst].path, c->over, c->over == 1 ? "" : "s", t->files[0].path,
-                      threshold->threshold_percent, c->worst, measure_of(t, measure), more);
+                      threshold->threshold_percent, c->worst, measure_of(t, measure), more, rejected ? "; " : "",
+                      rejected ? t->files[rejected].path : "", rejected ? ": " : "",
+                      rejected ? t->lines[rejected].compared.reason : "");
     }
-    for (int i = 1; i < t->n; i++) {
-        const struct bb_compared *c = &t->lines[i].compared;
-
-        if (c->rejected_by)
-            return bb_err(BB_EBELOW, "%s: %s: %s", c->rejected_by, t->files[i].path, c->reason);
-    }
+    if (rejected)
+        return bb_err(BB_EBELOW, "%s: %s: %s", t->lines[rejected].compared.rejected_by, t->files[rejected].path,
+                      t->lines[rejected].compared.reason);
     return 0;
 }
 

@@ -655,6 +655,10 @@ def test_several_bench_files_are_judged_by_their_rows(busbar, tmp_path):
     (tmp_path / "d.json").write_text(json.dumps(bench(row(8, 16, 1), row(16, 10, 1))))
     of_both = busbar.run("compare", "a.json", "d.json", "b.json", "--threshold", 50, emulated=False, cwd=tmp_path).stderr
     assert "b.json: 1 row" in of_both and ", worst: all_reduce 8 B: +100.0 % time; and 1 more file\n" in of_both
+    (tmp_path / "w.json").write_text(json.dumps(bench(row(8, 20, 1), row(16, 10, 1, wrong=1))))
+    (tmp_path / "r.json").write_text(json.dumps(bench(row(8, 20, 1)) | {"status": "running"}))
+    for files, text in [(("a", "w", "b"), "+100.0 % time; and 1 more file; w.json: wrong data\n"), (("r", "a", "b"), "a.json: run incomplete (of the first file)\n")]:
+        assert busbar.run("compare", *(f"{f}.json" for f in files), "--threshold", 50, emulated=False, cwd=tmp_path).stderr.endswith(text)
     results = json.loads(done.stdout)["results"]
     assert [(r["rows"], r["faster"], r["slower"], r["verdict"]) for r in results] == [
         (2, 0, 0, None), (2, 0, 1, "slower"), (2, 1, 0, "not slower")]

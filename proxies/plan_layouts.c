@@ -137,6 +137,7 @@ static int print_accuracy(const struct bb_plan_options *o, const struct bb_layou
     struct bb_step step = {0};
     char text[400];
     double error;
+    bool penalized = found->rows[0].penalty > 0;
     int alike = 1, rc;
 
     TRY(bb_step_build(&step, search->proxy, &best));
@@ -146,9 +147,10 @@ static int print_accuracy(const struct bb_plan_options *o, const struct bb_layou
     error = bb_forecast_error(&f, search->cluster);
     while (alike < found->n && alike < o->top &&
            bb_layouts_ranked_ns(&found->rows[alike]) <= (1 + error) * bb_layouts_ranked_ns(&found->rows[0]))
-        alike++;
+        penalized |= found->rows[alike++].penalty > 0;
     if (alike > 1)
-        printf("# the step times of layouts 1 to %d differ by less than the error of the forecast\n", alike);
+        printf("# %s of layouts 1 to %d differ by less than the error of the forecast\n",
+               penalized ? "step + penalty" : "the step times", alike);
 out:
     bb_step_release(&step);
     return rc;

@@ -449,7 +449,9 @@ def test_few_published_steps_separate_layouts_by_the_error_to_assume(busbar):
     assumed = float(re.search(r"too few for a range: assume (\d+)% or more\n", text)[1]) / 100
     fewest, most = count_within(rows, assumed)
     mean = float(re.search(r"published steps?\): error (\d+)%", text)[1]) / 100
-    assert count_within(rows, mean)[1] < fewest <= int(re.search(r"# the step times of layouts 1 to (\d+) differ ", text)[1]) <= most
+    what, alike = re.search(r"# (the step times|step \+ penalty) of layouts 1 to (\d+) differ ", text).groups()
+    assert count_within(rows, mean)[1] < fewest <= int(alike) <= most
+    assert (what == "step + penalty") == any(row["penalty"] > 0 for row in rows[:int(alike)])
 
 
 def test_search_says_which_layouts_fit_with_equal_load_only(busbar):

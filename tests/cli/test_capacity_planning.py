@@ -493,7 +493,7 @@ def test_best_layout_with_slow_parts_equals_its_plan(busbar, plan):
     assert best["baseline_step_us"] < best["step_us"] < 1.3 * best["baseline_step_us"]
     text = busbar.run("plan", *SEARCH, *slow, *given, emulated=False).stdout
     assert "# slow: rank=3:1.3\n# slow: link=node1-nic2:0.5\n" in text
-    line = text.split("#   time added by --slow: layout 1")[1].splitlines()[0]
+    line = text.split("#   time added by the injected parts: layout 1")[1].splitlines()[0]
     assert f"({100 * (best['step_us'] / best['baseline_step_us'] - 1):+.1f}%)" in line
     assert "there is no rank 16" in rejection(busbar, "plan", *SEARCH, "--slow", "rank=16:2")
 

@@ -226,7 +226,7 @@ static void print_slow(const struct bb_layouts *found, int top, FILE *out)
     for (int i = 0; i < found->n && i < top && i < 4 && found->rows[i].baseline_ns > 0; i++) {
         const double more_ns = found->rows[i].step_ns - found->rows[i].baseline_ns;
 
-        fprintf(out, "%s layout %d %s (%+.1f%%)", i ? "," : "#   time added by --slow:", i + 1,
+        fprintf(out, "%s layout %d %s (%+.1f%%)", i ? "," : "#   time added by the injected parts:", i + 1,
                 bb_format_rounded_time(more_ns / 1e3, time), 100 * more_ns / found->rows[i].baseline_ns);
     }
     fputs(found->rows[0].baseline_ns > 0 ? "\n" : "", out);

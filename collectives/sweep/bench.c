@@ -473,20 +473,36 @@ out:
     return rc;
 }
 
+/* Returns the number of ranks of all groups, or of the first group, on a host. */
+static int ranks_on(const struct bench *b, int node, bool all_groups)
+{
+    const struct bb_world *w = &b->session.world;
+    int n = 0;
+
+    for (int r = 0; r < w->size; r++)
+        n += w->node_of[r] == node && (all_groups || b->groups[r] == b->groups[0]);
+    return n;
+}
+
 /* Returns the largest number of ranks of all groups, or of the first group, on one host. */
 static int ranks_per_node(const struct bench *b, bool all_groups)
 {
-    const struct bb_world *w = &b->session.world;
     int most = 0;
 
-    for (int node = 0; node < w->nodes; node++) {
-        int n = 0;
-
-        for (int r = 0; r < w->size; r++)
-            n += w->node_of[r] == node && (all_groups || b->groups[r] == b->groups[0]);
-        most = n > most ? n : most;
-    }
+    for (int node = 0; node < b->session.world.nodes; node++)
+        most = ranks_on(b, node, all_groups) > most ? ranks_on(b, node, all_groups) : most;
     return most;
+}
+
+/* Returns whether more than one host has ranks of the first group, but fewer than another host. */
+static bool has_unequal_nodes(const struct bench *b)
+{
+    const int most = ranks_per_node(b, false);
+    int fewer = 0;
+
+    for (int node = 0; node < b->session.world.nodes; node++)
+        fewer += ranks_on(b, node, false) > 0 && ranks_on(b, node, false) < most;
+    return fewer > 1;
 }
 
 /* Reads the expected bus bandwidths of --expect or --min-busbw FILE:PERCENT%, for all cases that the run measures. */
@@ -500,6 +516,7 @@ static int read_reference(struct bench *b)
         return bb_err_job(BB_EUSAGE, "%s requires groups of equal size; try: another --split",
                           o->expect ? "--expect" : "--min-busbw FILE:PERCENT%");
     facts.concurrent = ranks_per_node(b, true);
+    facts.unequal_nodes = has_unequal_nodes(b);
     b->reference.option = o->expect ? "--expect" : "--min-busbw";
     b->reference.path =
         o->expect ? bb_format("%s", o->expect) : bb_format("%.*s", o->busbw_thresholds.path_length, o->min_busbw);
@@ -530,6 +547,10 @@ static int make_thresholds(struct bench *b)
     rc = reads && b->session.world.rank == 0 ? read_reference(b) : 0;
     if (rc == 0 && o->min_of_expected && b->session.world.rank == 0 && b->reference.n == 0)
         rc = bb_err_job(BB_EUSAGE, "--min-of-expected: %s has no expected bus bandwidth of this run", o->expect);
+    if (rc == 0 && o->min_of_expected && b->reference.other_nodes)
+        rc = bb_err_job(BB_EUSAGE, "--min-of-expected: expected bus bandwidths are for nodes of equal numbers of "
+                                   "ranks, which this job does not "
+                                   "have; try: --expect FILE of an earlier run");
     bb_err_job_scope(0);
     if (reads)
         TRY(bb_world_agree(&b->session.world, rc, o->expect ? "reading --expect" : "reading --min-busbw"));

@@ -967,7 +967,7 @@ static void print_verdict(const struct bb_report *r)
                 t->wrong_rank, r->ctx->world->hosts[t->wrong_rank]);
     if (r->n_thresholds > 0)
         fprintf(r->out, "%s: %s; ", limits_option(r), t->below ? "FAILED" : "OK");
-    else if (r->n_ratios > 0 && r->lowest < EXPECTED_WARN)
+    else if (r->n_ratios > 0 && r->lowest < EXPECTED_WARN && !r->expected->other_nodes)
         print_slow(r);
     if (t->unchecked > 0)
         fprintf(r->out, "data not verified (%s) in %llu of %llu results",
@@ -1011,7 +1011,9 @@ static void print_of_expected(const struct bb_report *r, double median)
                 "# reached: %.0f %% of the expected bus bandwidth (median of %zu results of 1 MiB or more), lowest "
                 "%.0f %% (%s); expected from %s%s\n",
                 100 * median, r->n_ratios, 100 * r->lowest, r->lowest_result, expected_source(r),
-                median > 1.15 ? "; warning: wrong profile?" : "");
+                r->expected->other_nodes ? "; not judged: nodes of this job have other numbers of ranks"
+                : median > 1.15          ? "; warning: wrong profile?"
+                                         : "");
 }
 
 /* Prints and saves how much of the expected bus bandwidth the results reach. */
@@ -1059,7 +1061,9 @@ static void add_run_checks(const struct bb_report *r)
     if (r->expected && r->n_ratios > 0) {
         snprintf(reason, sizeof reason, "%.0f %% of the expectation in %s", 100 * r->lowest, r->lowest_result);
         bb_checks_add(r->checks, &(struct bb_check){.check = "lowest result / expected bus bandwidth",
-                                                    .status = r->lowest < EXPECTED_WARN ? BB_CHECK_WARN : BB_CHECK_OK,
+                                                    .status = r->expected->other_nodes    ? BB_CHECK_UNKNOWN
+                                                              : r->lowest < EXPECTED_WARN ? BB_CHECK_WARN
+                                                                                          : BB_CHECK_OK,
                                                     .measured = r->lowest,
                                                     .expected = 1,
                                                     .unit = "ratio",

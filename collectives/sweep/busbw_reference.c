@@ -95,6 +95,7 @@ int bb_busbw_reference_load(struct bb_busbw_reference *r, const struct bb_world 
     TRY(load_tree(r, forecast, facts, sweep, &path, &root));
     if (!root)
         return 0;
+    r->other_nodes = r->is_forecast && json_is_true(json_object_get(json_object_get(root, "predicted"), "other_nodes"));
     TRY(bb_result_file_from_tree(&r->file, path, root));
     if (r->is_forecast)
         return 0;

@@ -23,6 +23,7 @@ struct bb_machine_facts {
     int ranks, ranks_per_node; /* of one --split group; ranks_per_node: the largest number on one host */
     int concurrent;            /* ranks of a host in all concurrent groups, which share its NICs; 0: one group */
     bool one_host;             /* all ranks of the job have the same host */
+    bool unequal_nodes; /* more than one host has fewer of these ranks than ranks_per_node, which no forecast has */
     struct bb_gemm_shape gemm; /* kernels to predict, too, for health; m 0: none */
     size_t copy_bytes;         /* read and written by a copy in GPU memory */
 };
@@ -48,6 +49,7 @@ struct bb_busbw_reference {
     char *path;         /* value of the option: the source */
     double fraction;    /* thresholds are this fraction of the expected bus bandwidth; 0: no thresholds */
     bool is_forecast;   /* out: the source is not a result file */
+    bool other_nodes;   /* out: a forecast for equal nodes, unlike those of the job: nothing is judged */
     bool partial;       /* cases without expected bus bandwidth are allowed */
     struct bb_result_file file;
     /* [n] one threshold per case: the expected bus bandwidth, times the fraction unless that is 0; their `from` are rows

@@ -62,6 +62,11 @@ def test_bandwidth_far_above_the_expectation_doubts_the_profile(busbar, tmp_path
     assert re.search(r"(?m)^# reached: \d{3} %.*; warning: wrong profile\?$", done.stdout), done.stdout
     done = busbar.run(*args, "auto", ranks=3, env={"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_NODES": "2"})
     assert re.search(r"warning: \S+-node0 has 2 ranks, \S+-node1 has 1: ", done.stderr) and "wrong profile" not in done.stdout, done.stdout
+    root, done = bench(busbar, tmp_path, "--expect", "auto", ranks=4, EMU_CLUSTER="h100-sxm-ib", EMU_NODES="3")  # 2, 1 and 1 ranks, predicted as 2 and 2
+    assert root["expected"]["lowest"] < 0.6 and [c["status"] for c in root["checks"]] == ["unknown"] and "SLOW" not in done.stdout, done.stdout
+    assert "per node; not judged: nodes of this job have other numbers of ranks\n" in done.stdout
+    _, done = bench(busbar, tmp_path, "--expect", "auto", "--min-of-expected", "90%", ranks=4, status=2, EMU_CLUSTER="h100-sxm-ib", EMU_NODES="3")
+    assert done.stderr.endswith("which this job does not have; try: --expect FILE of an earlier run\n"), done.stderr
 
 
 def test_earlier_run_is_the_expectation(busbar, tmp_path):

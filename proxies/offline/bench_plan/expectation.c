@@ -105,6 +105,8 @@ static void add_machine(const struct bb_machine_facts *facts, const struct bb_cl
     if (c->pcie_gbps > 0)
         json_object_set_new(predicted, "pcie_gbps", json_real(c->pcie_gbps));
     json_object_set_new(predicted, "intra_gbps", json_real(c->intra.gbps));
+    json_object_set_new(predicted, "other_nodes",
+                        json_boolean(facts->unequal_nodes && c->gpus_per_node <= GPUS_OF_A_HOST));
 }
 
 int bb_expectation_forecast(const struct bb_machine_facts *facts, const char *name, const struct bb_sweep *sweep,

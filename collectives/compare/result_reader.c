@@ -707,29 +707,49 @@ void bb_warn_if_incomplete(const char *path, const json_t *root, bool reference)
         bb_warn("%s: the run missed its own threshold, so it is a doubtful reference", path);
 }
 
-const char *bb_result_slow_text(const json_t *slow, char text[BB_SLOW_TEXT])
+/* Writes the slow part of `bench p2p` or `proxy`: "rank 5 (node2)", "path from node 1 (node1) to node 2". */
+static int write_slow_part(const json_t *slow, char text[BB_SLOW_TEXT])
 {
-    const json_t *level = json_object_get(slow, "level"), *from = json_object_get(slow, level ? "from" : "rank");
-    const json_t *to = json_object_get(slow, "to"), *worst = json_object_get(slow, "worst_slowdown");
+    const char *level = json_string_value(json_object_get(slow, "level"));
+    const json_t *from = json_object_get(slow, level ? "from" : "rank"), *to = json_object_get(slow, "to");
+    const json_t *node = json_object_get(slow, "node"), *other = json_object_get(slow, "other_node");
+    const bool one_way = level && strcmp(level, "one_way_path") == 0;
     const char *host = json_string_value(json_object_get(slow, "host"));
-    const char *metric = json_string_value(json_object_get(slow, "metric"));
-    int n = snprintf(text, BB_SLOW_TEXT, "%.16s", json_is_string(level) ? json_string_value(level) : "rank");
+    int n;
 
+    if (level && strcmp(level, "class") == 0)
+        return snprintf(text, BB_SLOW_TEXT, "all links %s",
+                        json_is_true(json_object_get(slow, "same_node")) ? "inside a node" : "between nodes");
+    if (json_is_integer(other))
+        return snprintf(text, BB_SLOW_TEXT, "path %s node %lld (%.64s) %s node %lld", one_way ? "from" : "between",
+                        (long long)json_integer_value(node), host ? host : "?", one_way ? "to" : "and",
+                        (long long)json_integer_value(other));
+    n = snprintf(text, BB_SLOW_TEXT, "%.16s", level ? level : "rank");
     if (json_is_integer(from))
         n += snprintf(text + n, BB_SLOW_TEXT - (size_t)n, " %lld", (long long)json_integer_value(from));
     if (json_is_integer(to))
         n += snprintf(text + n, BB_SLOW_TEXT - (size_t)n, " to %lld", (long long)json_integer_value(to));
     if (host)
         n += snprintf(text + n, BB_SLOW_TEXT - (size_t)n, " (%.64s)", host);
-    if (level)
-        snprintf(text + n, BB_SLOW_TEXT - (size_t)n, ": %.16s %.2f %s, other links %.2f", metric ? metric : "?",
-                 json_number_value(json_object_get(slow, "value")),
-                 metric && strcmp(metric, "latency") == 0 ? "us" : "GB/s",
-                 json_number_value(json_object_get(slow, "median")));
+    return n;
+}
+
+const char *bb_result_slow_text(const json_t *slow, char text[BB_SLOW_TEXT])
+{
+    const json_t *worst = json_object_get(slow, "worst_slowdown"), *median = json_object_get(slow, "median");
+    const char *metric = json_string_value(json_object_get(slow, "metric"));
+    int n = write_slow_part(slow, text);
+
+    if (json_is_string(json_object_get(slow, "level")))
+        n += snprintf(text + n, BB_SLOW_TEXT - (size_t)n, ": %.16s %.2f %s", metric ? metric : "?",
+                      json_number_value(json_object_get(slow, "value")),
+                      metric && strcmp(metric, "latency") == 0 ? "us" : "GB/s");
     else
         snprintf(text + n, BB_SLOW_TEXT - (size_t)n, ": GPU %lld, kernels take up to %.2f x the typical time",
                  (long long)json_integer_value(json_object_get(slow, "gpu")),
                  json_number_value(worst ? worst : json_object_get(slow, "slowdown")));
+    if (json_is_number(median)) /* null: there are no other links */
+        snprintf(text + n, BB_SLOW_TEXT - (size_t)n, ", other links %.2f", json_number_value(median));
     return text;
 }
 

@@ -506,9 +506,12 @@ static void print_slow(const struct p2p *p, const struct matrix *m, const struct
     const bool is_pair = l->level == BB_LINK_PAIR;
     char who[PART_TEXT], label[LABEL_TEXT];
 
-    fprintf(p->session.out, "# slow: %s%s%s%s: %s: %.2f %s, ordinary links %s %.2f\n", is_pair ? "" : "all links ",
+    fprintf(p->session.out, "# slow: %s%s%s%s: %s: %.2f %s", is_pair ? "" : "all links ",
             is_pair ? "" : class_text(p, l->same_node), is_pair ? "" : " of ", part_text(p, m, l, who),
-            label_of(m, label), l->value, bb_p2p_metrics[m->run.kind].unit, class_text(p, l->same_node), l->median);
+            label_of(m, label), l->value, bb_p2p_metrics[m->run.kind].unit);
+    if (l->median != l->value) /* else all links are below --min-gbps */
+        fprintf(p->session.out, ", ordinary links %s %.2f", class_text(p, l->same_node), l->median);
+    fputc('\n', p->session.out);
 }
 
 /* Appends a value to an array of p->report. */
@@ -542,20 +545,22 @@ static const char *cause_text(const struct p2p *p, const struct cause *c, char t
 {
     const struct bb_slow_link *what = &c->found.what;
     const char *unit = bb_p2p_metrics[c->matrix->run.kind].unit;
-    char who[PART_TEXT], without[64] = "";
+    char who[PART_TEXT], without[64] = "", others[32] = "";
 
+    if (!isnan(what->median)) /* NaN: there are no others */
+        snprintf(others, sizeof others, ", other links %.2f", what->median);
     if (c->found.explained < c->found.slow)
         snprintf(without, sizeof without, ", %d of them without a cause named above", c->found.explained);
     if (what->level == BB_LINK_CLASS)
         snprintf(text, CAUSE_TEXT, "all %d links %s are slow: %.2f %s", c->found.links, class_text(p, what->same_node),
                  what->value, unit);
     else if (what->level == BB_LINK_PAIR)
-        snprintf(text, CAUSE_TEXT, "%s: the link %s is slow: %.2f %s, other links %.2f",
-                 part_text(p, c->matrix, what, who), class_text(p, what->same_node), what->value, unit, what->median);
+        snprintf(text, CAUSE_TEXT, "%s: the link %s is slow: %.2f %s%s", part_text(p, c->matrix, what, who),
+                 class_text(p, what->same_node), what->value, unit, others);
     else
-        snprintf(text, CAUSE_TEXT, "%s: %d of its %d links %s are slow%s: %.2f %s, other links %.2f",
+        snprintf(text, CAUSE_TEXT, "%s: %d of its %d links %s are slow%s: %.2f %s%s",
                  part_text(p, c->matrix, what, who), c->found.slow, c->found.links, class_text(p, what->same_node),
-                 without, what->value, unit, what->median);
+                 without, what->value, unit, others);
     return text;
 }
 

@@ -405,6 +405,11 @@ def test_links_are_summarized_with_their_causes(compare):
     cause = {"level": "rank", "from": 2, "to": None, "host": "node1", "metric": "bandwidth", "value": 17.7, "median": 27.87}
     done = compare(links(lambda a, b: 10, 4), {**links(lambda a, b: 20, 4), "causes": [cause]})
     assert "# B: cause: rank 2 (node1): bandwidth 17.70 GB/s, other links 27.87\n" in done.stdout
+    for other, text in (({"level": "class", "from": None, "host": None, "same_node": False, "median": None}, "all links between nodes: bandwidth 17.70 GB/s"),
+                        ({"level": "one_way_path", "from": None, "node": 1, "other_node": 3}, "path from node 1 (node1) to node 3: bandwidth 17.70 GB/s, other links 27.87"),
+                        ({"level": "pair", "to": 3, "median": None}, "pair 2 to 3 (node1): bandwidth 17.70 GB/s")):
+        text_of = compare(links(lambda a, b: 10, 4), {**links(lambda a, b: 20, 4), "causes": [{**cause, **other}]}).stdout
+        assert f"# B: cause: {text}\n" in text_of, text_of
     assert len(verdicts(done)) == 5 and "# 51 more rows: --full, --json, --csv\n" in done.stdout and len(done.stdout.splitlines()) <= 25
 
 

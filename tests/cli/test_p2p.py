@@ -179,6 +179,7 @@ def test_min_gbps_applies_to_each_direction(busbar):
     assert busbar.run(*args, ranks=2, env=env).returncode == 0
     done = busbar.run(*args, ranks=2, env={**env, "EMU_SLOW": "node1:0.5"})
     assert done.returncode == 5 and "1 of 1 links between nodes are below 90 GB/s (both directions: 2 x --min-gbps)" in done.stderr
+    assert re.search(r": the link between nodes is slow: 4\d\.\d\d GB/s; ", done.stderr) and "nan" not in done.stdout + done.stderr  # no others
 
 
 @pytest.mark.parametrize("fault, causes", [("", []), ("link=node1-nic0:0.5", [4, 5])])

@@ -206,8 +206,7 @@ def algorithms(result):
 LEVELS = {"node": "node {node}{host:host}", "rank": "rank {from}{host:host}", "class": "all ranks",
           "pair": "rank {from}{host:host} to rank {to}", "path": "path between node {node}{host:host} and node {other_node}",
           "one_way_path": "path from node {node}{host:host} to node {other_node}"}
-SLOW_LINKS = ("Slow: {what}, {slow} of {links} links {where}, {metric} {value:GB/s} instead of {median:GB/s} at "
-              "{bytes:bytes}.")
+SLOW_LINKS = "Slow: {what}, {slow} of {links} links {where}, {metric} {value:GB/s}%s at {bytes:bytes}."
 
 
 def slow_links(result):
@@ -216,7 +215,8 @@ def slow_links(result):
     for cause in result.data.get("causes") or []:
         causes.setdefault(say(LEVELS.get(cause.get("level"), LEVELS["pair"]), cause), cause)
     for what, cause in causes.items():
-        template = SLOW_LINKS.replace("GB/s", "us") if cause.get("metric") == "latency" else SLOW_LINKS
+        template = SLOW_LINKS % (" instead of {median:GB/s}" if is_number(cause.get("median")) else "")
+        template = template.replace("GB/s", "us") if cause.get("metric") == "latency" else template
         yield say(template, cause, what=what, where="within the node" if cause.get("same_node") else "between nodes")
     slow = sum(link.get("level") == "pair" for link in result.data.get("slow_links") or [])
     if result.rows and not causes and (slow or not result.failure):

@@ -410,6 +410,7 @@ def test_findings_name_what_is_slow():
     text = said("p2p", results=[{}], causes=causes * 2)
     assert text == ("Slow: rank 3 (a), 6 of 6 links within the node, bandwidth 25 GB/s instead of 400 GB/s at 1 MiB. "
                     "Slow: rank 0 (a) to rank 1, 1 of 1 links within the node, bandwidth 1 GB/s instead of 400 GB/s at 1 MiB.")
+    assert said("p2p", results=[{}], causes=[{**causes[1], "median": None}]).endswith("within the node, bandwidth 1 GB/s at 1 MiB.")
     gpu = {"rank": 1, "gpu": 1, "host": "b", "worst_slowdown": 1.5, "results": 3, "of": 4}
     assert "Slow: GPU 1 of b (rank 1), in 3 of 4 results, up to 1.5 times the typical time" in said("compute", slow_gpus=[gpu])
 

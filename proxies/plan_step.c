@@ -407,17 +407,36 @@ static void note_pipeline(const struct bb_plan_options *o, bool transformer, str
                                                                                                 : "micro-batches";
 }
 
+/* Returns whether training fits with micro-batches of twice the size, with all layers recomputed unless --recompute is given. */
+static bool fits_larger_batch(const struct bb_plan_options *o, const struct bb_proxy_config *config,
+                              const struct bb_arch *arch, double gpu_bytes)
+{
+    struct bb_proxy_config larger = *config;
+    double bytes = 0;
+
+    larger.micro_batch_size = 2 * MAX(config->micro_batch_size, 1);
+    if (o->config.global_batch)
+        larger.micro_batches = MAX(config->micro_batches / 2, 1);
+    if (!o->config.transformer.recompute && !config->transformer.moe_overlap && !config->transformer.offload_layers) {
+        larger.transformer.recompute = "full";
+        larger.transformer.recompute_modules = NULL;
+        larger.transformer.recompute_layers = 0;
+    }
+    return bb_training_bytes(&larger, arch, &bytes) == 0 && bytes <= BB_SAFE_MEMORY * gpu_bytes;
+}
+
 /* Set which options of the batch and of the pipeline could be added to those given. layers: of the model */
 static void note_batch(const struct bb_plan_options *o, const struct bb_proxy_config *config,
-                       const struct bb_step *step, int layers, struct bb_forecast *f)
+                       const struct bb_step *step, const struct bb_arch *arch, struct bb_forecast *f)
 {
     const struct bb_transformer_options *t = &config->transformer;
     const int pp = MAX(t->pp, 1), replicas = step->layout.ranks / (MAX(t->tp, 1) * MAX(t->cp, 1) * pp);
     const int batches = (int)(step->samples / replicas / MAX(config->micro_batch_size, 1));
 
     f->default_batch = !o->config.global_batch && !o->config.micro_batches;
-    f->accepts_chunks = !o->given.transformer.schedule && t->vpp <= 1 && layers >= 2 * pp && batches % pp == 0;
-    f->accepts_larger_batch = !o->config.global_batch || batches % (t->vpp > 1 ? 2 * pp : 2) == 0;
+    f->accepts_chunks = !o->given.transformer.schedule && t->vpp <= 1 && arch->layers >= 2 * pp && batches % pp == 0;
+    f->accepts_larger_batch = (!o->config.global_batch || batches % (t->vpp > 1 ? 2 * pp : 2) == 0) &&
+                              fits_larger_batch(o, config, arch, f->gpu_bytes);
 }
 
 /* Set the notes of the report about options that were not given: the batch, the dispatch to experts, the rate of the head. */
@@ -431,7 +450,7 @@ static int note_defaults(const struct bb_plan_options *o, const struct bb_proxy_
 
     f->head_tflops = o->rates == BB_RATES_GIVEN && config->forward_us > 0 ? config->tflops : 0;
     TRY(bb_training_load_arch(config, &arch));
-    note_batch(o, config, step, arch.layers, f);
+    note_batch(o, config, step, &arch, f);
     if (arch.expert_groups > 1 && ep_nodes > arch.expert_groups && !t->dispatch)
         f->node_limit = arch.expert_groups;
 out:

@@ -185,7 +185,7 @@ static void print_head(const struct bb_gathered *g, size_t n_rows, FILE *out)
     if (g->emulated)
         bb_print_emulated_note(out, g->some_measured ? "some results: " : "", "");
     if (g->shows_mfu && g->fewer_bits)
-        fputs("# MFU: of the peak of --dtype (predicted.compute.tflops), also for GEMMs of fewer bits\n", out);
+        fputs("# MFU: of the peak of the GEMMs with the fewest bits (--gemm-precision)\n", out);
     if (g->shared_gpu)
         fputs("# several ranks share one GPU: times are meaningless for a machine with one GPU per rank\n", out);
 }

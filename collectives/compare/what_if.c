@@ -407,7 +407,7 @@ static void print_table(const struct table *t, FILE *out)
     }
 }
 
-/* Names the files with GEMMs of 8 or 4 bits, whose MFU may exceed 100 %. */
+/* Names the files with GEMMs of 8 or 4 bits, whose MFU has another peak. */
 static void print_peak(const struct table *t, FILE *out)
 {
     bool any = false;
@@ -418,8 +418,7 @@ static void print_peak(const struct table *t, FILE *out)
         if (isnan(t->lines[i].utilisation) ||
             !json_is_string(precision ? precision : option_of(t, i, "gemm_precision")))
             continue;
-        fprintf(out, "%s%s",
-                any ? ", " : "# MFU: of the 16-bit peak, also for GEMMs of fewer bits: ", t->files[i].path);
+        fprintf(out, "%s%s", any ? ", " : "# MFU: of the peak of 8- or 4-bit GEMMs: ", t->files[i].path);
         any = true;
     }
     fputs(any ? "\n" : "", out);

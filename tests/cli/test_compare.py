@@ -584,8 +584,8 @@ def test_the_peak_of_the_mfu_with_gemms_of_fewer_bits_is_named(busbar, tmp_path)
         busbar.run("plan", *args.split(), *more.split(), "--json", f"{name}.json", emulated=False, cwd=tmp_path)
     compared = [busbar.run("compare", *(f"{name}.json" for name in names), emulated=False, cwd=tmp_path).stdout
                 for names in (("bf16", "nvfp4"), ("bf16", "fp8", "nvfp4"), ("bf16", "bf16"))]
-    assert "\n# MFU: of the 16-bit peak, also for GEMMs of fewer bits: nvfp4.json\n" in compared[0]
-    assert "\n# MFU: of the 16-bit peak, also for GEMMs of fewer bits: fp8.json, nvfp4.json\n" in compared[1] and "16-bit" not in compared[2]
+    assert "\n# MFU: of the peak of 8- or 4-bit GEMMs: nvfp4.json\n" in compared[0]
+    assert "\n# MFU: of the peak of 8- or 4-bit GEMMs: fp8.json, nvfp4.json\n" in compared[1] and "# MFU" not in compared[2]
 
 
 def test_few_differences_are_all_shown(compare_plans):

@@ -710,7 +710,7 @@ def test_assumptions_of_plans_are_columns_if_they_differ(sweep):
 
 
 def test_names_the_peak_of_the_utilization_of_fewer_bits(sweep):
-    note = "# MFU: of the peak of --dtype (predicted.compute.tflops), also for GEMMs of fewer bits\n"
+    note = "# MFU: of the peak of the GEMMs with the fewest bits (--gemm-precision)\n"
 
     def text(precision, column):
         options = {"model": "gpt2_small", "cluster": "b200-sxm-ib", **({"gemm-precision": precision} if precision else {})}

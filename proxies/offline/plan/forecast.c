@@ -288,8 +288,8 @@ double bb_forecast_peak_tflops(const struct bb_forecast *f, const struct bb_clus
 {
     if (!f->precision && f->dtype != BB_FLOAT)
         return NAN;
-    *type = f->dtype == BB_FLOAT ? "float" : "16-bit peak";
-    return bb_cluster_tflops(c, f->dtype);
+    *type = !f->precision ? "float" : bits_of(f) == 8 ? "8-bit peak" : "4-bit peak";
+    return f->precision ? bb_cluster_low_precision_tflops(c, f->precision) : bb_cluster_tflops(c, f->dtype);
 }
 
 void bb_forecast_rates_text(const struct bb_forecast *f, const struct bb_cluster *c, char *text, size_t size)

@@ -105,7 +105,7 @@ bool bb_forecast_is_tight(const struct bb_plan *plan, const struct bb_forecast *
 double bb_forecast_min_gpus(const struct bb_step *step, const struct bb_forecast *f);
 
 /* bb_forecast_peak_tflops - return the rate that the MFU is relative to; NaN: it is that of the GEMMs in the line `rates`.
- * type: out: "16-bit peak" or "float", unless NaN is returned. */
+ * type: out: "8-bit peak", "4-bit peak" or "float", unless NaN is returned. */
 double bb_forecast_peak_tflops(const struct bb_forecast *f, const struct bb_cluster *c, const char **type);
 
 /*

@@ -434,6 +434,17 @@ double bb_predicted_efficiency(const struct bb_prediction *p)
     return bb_overlap_efficiency((double)compute_ns, (double)p->comm_alone_ns, (double)p->step_ns);
 }
 
+/* Returns the highest peak rate of the GEMMs of a step, of which some have operands of fewer bits than its data type. */
+static double peak_tflops(const struct bb_step *step, const struct bb_cluster *c, enum bb_dtype_id dtype)
+{
+    double peak = bb_cluster_tflops(c, dtype);
+
+    for (int l = 0; l < step->n_kernel_lists; l++)
+        for (int i = 0; i < step->kernel_lists[l]->n; i++)
+            peak = fmax(peak, bb_cluster_low_precision_tflops(c, step->kernel_lists[l]->items[i].precision));
+    return peak;
+}
+
 /* The data type of the first operation with a kernel list determines the peak rate. Kernels that only have a duration
  * have no data type, so the utilization of a step without kernel lists is unknown. */
 double bb_predicted_utilisation(const struct bb_step *step, const struct bb_prediction *p)
@@ -446,7 +457,7 @@ double bb_predicted_utilisation(const struct bb_step *step, const struct bb_pred
         for (size_t i = 0; i < program->n_ops; i++)
             if (program->ops[i].work)
                 return bb_step_flops(step) /
-                       (bb_cluster_tflops(&p->cluster, program->ops[i].dtype) * 1e3 * ns * step->layout.ranks);
+                       (peak_tflops(step, &p->cluster, program->ops[i].dtype) * 1e3 * ns * step->layout.ranks);
     }
     return NAN;
 }

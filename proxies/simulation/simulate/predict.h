@@ -140,8 +140,8 @@ double bb_predicted_efficiency(const struct bb_prediction *p);
 
 /*
  * bb_predicted_utilisation - returns the model FLOPs utilization (MFU) of a predicted step: FLOPs of the step / (peak
- * FLOP/s of all GPUs x step time); NaN for a step without kernel lists (GEMMs and memory-bound kernels). Attention counts
- * in full (bb_step_flops).
+ * FLOP/s of all GPUs x step time); NaN for a step without kernel lists (GEMMs and memory-bound kernels). The peak is that of
+ * the GEMMs with the fewest bits. Attention counts in full (bb_step_flops).
  */
 double bb_predicted_utilisation(const struct bb_step *step, const struct bb_prediction *p);
 

@@ -427,6 +427,7 @@ enum outcome {
     WRONG,
     MIXED,
     SLOWER,
+    FAILED,
     INCONCLUSIVE,
     MISSING,
     NOT_SLOWER,
@@ -446,10 +447,19 @@ static const struct {
     [WRONG] = {"wrong data", true, true},
     [MIXED] = {"mixed", false, false},
     [SLOWER] = {"slower", false, false},
+    [FAILED] = {"run failed", true, true},
     [INCONCLUSIVE] = {"inconclusive", true, false},
     [MISSING] = {"rows missing in B", true, false},
     [NOT_SLOWER] = {"not slower", false, false},
 };
+
+/* Returns whether a run ended in order, but with a part that fails, or below a limit of its own. */
+static bool is_below_threshold(const json_t *root)
+{
+    const char *status = json_string_value(json_object_get(root, "status"));
+
+    return status && strcmp(status, "below threshold") == 0;
+}
 
 static enum outcome outcome_of(const struct comparison *t)
 {
@@ -462,6 +472,7 @@ static enum outcome outcome_of(const struct comparison *t)
         [WRONG] = t->verdicts[BB_WRONG_DATA] > 0,
         [MIXED] = slower && t->verdicts[BB_FASTER] > 0,
         [SLOWER] = slower,
+        [FAILED] = !isnan(t->threshold_percent) && is_below_threshold(t->b->root),
         [INCONCLUSIVE] = t->inconclusive > 0,
         [MISSING] = t->only_a > 0,
         [NOT_SLOWER] = true,
@@ -492,12 +503,16 @@ static const char *job_text(const struct comparison *t, char text[JOB])
 }
 
 /* Returns the option that rejects the outcome and writes the reason to text; NULL: accepted. */
-static const char *rejected_by(const struct comparison *t, bool strict, char reason[JOB])
+static const char *rejected_by(const struct comparison *t, bool strict, char reason[BB_REJECTED_TEXT])
 {
     const enum outcome outcome = outcome_of(t);
+    const char *why = json_string_value(json_object_get(t->b->root, "reason"));
 
-    snprintf(reason, JOB, "%s%s", outcomes[outcome].name,
+    snprintf(reason, BB_REJECTED_TEXT, "%s%s", outcomes[outcome].name,
              outcome == INCOMPLETE && bb_incomplete_status(t->a->root) ? " (of the first file)" : "");
+    if (outcome == FAILED)
+        snprintf(reason, BB_REJECTED_TEXT, "%s, status 'below threshold'%s%.240s", outcomes[outcome].name,
+                 why ? ": " : "", why ? why : "");
     if (!isnan(t->threshold_percent) && outcomes[outcome].fails_threshold)
         return "--threshold";
     if (strict && (outcomes[outcome].fails_strict || *job_text(t, reason)))
@@ -856,7 +871,7 @@ static json_t *summary_json(const struct comparison *t)
 static int check_criteria(const struct comparison *t, bool strict)
 {
     const struct bb_ratios *slower = &t->slower;
-    char worst[BB_WORST_TEXT], culprit[BB_CULPRIT_TEXT], reason[JOB], wrong[64] = "";
+    char worst[BB_WORST_TEXT], culprit[BB_CULPRIT_TEXT], reason[BB_REJECTED_TEXT], wrong[64] = "";
     const char *option = rejected_by(t, strict, reason);
 
     if (slower->over > 0) {
@@ -866,6 +881,8 @@ static int check_criteria(const struct comparison *t, bool strict)
         return bb_err(BB_EBELOW, "%s%zu row%s slower by more than %g %%, worst: %s%s", wrong, slower->over,
                       slower->over == 1 ? "" : "s", t->threshold_percent, worst, culprit_text(t, culprit));
     }
+    if (option && outcome_of(t) == FAILED)
+        return bb_err(BB_EBELOW, "%s: %s: %s", option, t->b->path, reason);
     if (option)
         return bb_err(BB_EBELOW, "%s: %s (%zu common rows, %zu inconclusive, %zu with wrong data, %zu only in A)",
                       option, reason, t->pairs, t->inconclusive, t->verdicts[BB_WRONG_DATA], t->only_a);
@@ -1016,7 +1033,8 @@ struct bb_compared bb_compare_count(const struct bb_result_file *a, const struct
         found.ratio = found.worst_ratio = NAN;
         found.over = 0;
     }
-    for (int v = 0; v < BB_VERDICTS && t.pairs == 1 && outcome >= SLOWER && outcome != MISSING; v++)
+    for (int v = 0; v < BB_VERDICTS && t.pairs == 1 && outcome >= SLOWER && outcome != FAILED && outcome != MISSING;
+         v++)
         if (t.verdicts[v] > 0)
             found.verdict = bb_verdict_names[v];
     release_comparison(&t);
@@ -1092,7 +1110,7 @@ static const struct bb_opts set = {
         "options that differ, step time, ratio to the first file, throughput, memory and exposed time by cause.\n"
         "Reads JSON of busbar bench, busbar proxy, busbar health, busbar plan --cluster (predictions) and nccl-tests,\n"
         "and nccl-tests' printed output. FILE - is stdin.",
-    .exits = {BB_EXITS_OFFLINE, [5] = "a file is slower than --threshold allows, or --strict is not met"},
+    .exits = {BB_EXITS_OFFLINE, [5] = "a file is slower than --threshold allows, or failed, or --strict is not met"},
     .examples = "Fail if a row is slower by more than 5 % after an upgrade:\n"
                 "  busbar compare before.json after.json --threshold 5 --strict\n"
                 "Table of the predictions for several layouts:\n"

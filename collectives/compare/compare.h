@@ -87,7 +87,7 @@ int bb_compare(const struct bb_result_file *a, const struct bb_result_file *b,
                const struct bb_regression_threshold *threshold, bool full, FILE *out,
                struct bb_results *results) BB_MUST_CHECK;
 
-enum { BB_WORST_TEXT = 128 };
+enum { BB_WORST_TEXT = 128, BB_REJECTED_TEXT = 320 };
 
 /* Result of the comparison of two files. */
 struct bb_compared {
@@ -97,8 +97,8 @@ struct bb_compared {
     int order; /* order of the verdicts of whole comparisons: 0 is the worst; mixed and slower are equal */
     char worst[BB_WORST_TEXT]; /* the slowest row and its ratio: "all_reduce 64 MiB: +60.6 %"; "": no row with a time */
     const char *rejected_by;   /* the option that rejects the verdict: "--threshold" or "--strict"; NULL: accepted */
-    char reason[96];           /* the verdict that is rejected, or "ranks differ: A 4, B 2" */
-    size_t over;               /* number of rows slower by more than the threshold */
+    char reason[BB_REJECTED_TEXT]; /* the verdict that is rejected, or "ranks differ: A 4, B 2" */
+    size_t over;                   /* number of rows slower by more than the threshold */
 };
 struct bb_compared bb_compare_count(const struct bb_result_file *a, const struct bb_result_file *b,
                                     const struct bb_regression_threshold *threshold);

@@ -699,12 +699,14 @@ const char *bb_incomplete_status(const json_t *root)
 
 void bb_warn_if_incomplete(const char *path, const json_t *root, bool reference)
 {
-    const char *status = json_string_value(json_object_get(root, "status"));
+    const char *status = json_string_value(json_object_get(root, "status")),
+               *reason = json_string_value(json_object_get(root, "reason"));
 
     if (bb_incomplete_status(root))
         bb_warn("%s: the run ended with status '%.40s'; rows may be missing", path, status);
     else if (reference && status && strcmp(status, "below threshold") == 0)
-        bb_warn("%s: the run missed its own threshold, so it is a doubtful reference", path);
+        bb_warn("%s: the run ended with status 'below threshold', so it is a doubtful reference%s%.240s", path,
+                reason ? ": " : "", reason ? reason : "");
 }
 
 /* Writes the slow part of `bench p2p` or `proxy`: "rank 5 (node2)", "path from node 1 (node1) to node 2". */

@@ -135,7 +135,7 @@ INCOMPLETE = [
     (ONE, SAME_AS_ONE, "not slower", 0),
     (ONE, {**SAME_AS_ONE, "status": "timeout"}, "run incomplete", 5),
     ({**ONE, "status": "running"}, SAME_AS_ONE, "run incomplete", 5),
-    (ONE, {**SAME_AS_ONE, "status": "below threshold"}, "not slower", 0),
+    (ONE, {**SAME_AS_ONE, "status": "below threshold", "reason": "node1: rank 3 was lost"}, "not slower", 0),
     (ONE, bench(row(32, 1, 1)), "no common row", 5),
     (ONE, bench(), "no common row", 5),
     (bench(), bench(), "no common row", 5),
@@ -160,6 +160,11 @@ def test_strict_fails_incomplete_comparisons(compare, a, b, verdict, strict):
     assert (f"--strict: {verdict}" in done.stderr) == (strict == 5)
     done = compare(a, b, "--threshold", "200")
     fails = verdict in ("run incomplete", "no common row", "wrong data")
+    if b["status"] == "below threshold":
+        assert done.returncode == 5 and done.stdout.splitlines()[-1].startswith("# verdict: run failed (")
+        assert done.stderr == "busbar: --threshold: b.json: run failed, status 'below threshold': node1: rank 3 was lost\n"
+        done = compare(b, a, "--threshold", "200")
+        assert "a.json: the run ended with status 'below threshold', so it is a doubtful reference: node1: rank 3 was lost" in done.stderr
     assert done.returncode == (5 if fails else 0) and (f"busbar: --threshold: {verdict} (" in done.stderr) == fails
 
 
@@ -887,7 +892,7 @@ def test_file_of_zero_bytes_is_refused(busbar):
 def test_reference_that_missed_its_threshold_is_a_warning(compare):
     row = {"collective": "all_reduce", "bytes": 64, "time_us": {"p50": 1, "ci95": [1, 1]}}
     missed, good = {**bench(row), "status": "below threshold"}, bench(row)
-    assert "a.json: the run missed its own threshold, so it is a doubtful reference" in compare(missed, good).stderr
+    assert "a.json: the run ended with status 'below threshold', so it is a doubtful reference" in compare(missed, good).stderr
     assert compare(good, missed).stderr == ""
 
 

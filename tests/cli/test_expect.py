@@ -81,7 +81,7 @@ def test_earlier_run_is_the_expectation(busbar, tmp_path):
     assert heading.split()[-3:] == ["wall", "expected", "reached"] and "of_expected" in (tmp_path / "r.csv").read_text()
     good.write_text(json.dumps({**root, "status": "below threshold"}))
     _, done = bench(busbar, tmp_path, "--expect", good)
-    assert done.stderr == f"busbar: warning: {good}: the run missed its own threshold, so it is a doubtful reference\n"
+    assert done.stderr == f"busbar: warning: {good}: the run ended with status 'below threshold', so it is a doubtful reference\n"
     done = busbar.run("bench", "all_reduce", *SIZES, "--expect", good, ranks=3, env={"EMU_DATA": "off"})
     assert done.returncode == 2 and f"--expect: {good} is for 2 ranks on 1 node, but this run has 3 ranks on 1 node" in done.stderr
 

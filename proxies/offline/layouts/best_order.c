@@ -80,8 +80,7 @@ static int column_of(struct bb_best_order *best, const char *group)
 
 /*
  * Build the step of one order and count its inter-node bytes. Returns -BB_EUSAGE without printing an error line for an
- * invalid order of the axes, in which the ranks of a pipeline differ between the dense grid (attention, MLPs) and the
- * expert grid (experts). The caller counts invalid orders.
+ * invalid order of the axes. The caller counts invalid orders.
  */
 static int count_inter_node_bytes(const struct bb_proxy *proxy, const struct bb_proxy_config *config,
                                   struct bb_best_order *best, struct bb_order_row *row)
@@ -155,11 +154,11 @@ int bb_best_order(const struct bb_proxy *proxy, const struct bb_proxy_config *co
         row->requested = read_axes_in_use(row->order, axes, n, used) == n_asked &&
                          memcmp(used, asked, sizeof(*used) * (size_t)n_asked) == 0;
         rc = count_inter_node_bytes(proxy, config, best, row);
-        if (rc == -BB_EUSAGE)
-            best->invalid++;
+        if (rc == -BB_EUSAGE && best->invalid++ == 0)
+            snprintf(best->invalid_order, sizeof(best->invalid_order), "%s", row->order);
         else if (rc == 0)
             best->n++;
-        else
+        else if (rc != -BB_EUSAGE)
             goto out;
     }
     qsort(best->rows, (size_t)best->n, sizeof(*best->rows), compare_rows);
@@ -219,6 +218,16 @@ static bool same_bytes(const struct bb_order_row *a, const struct bb_order_row *
     return a->bytes == b->bytes && a->busiest == b->busiest && memcmp(a->group, b->group, sizeof(a->group)) == 0;
 }
 
+/* Returns the bytes of the groups without a column. */
+static double others_of(const struct bb_order_row *row, const int *columns, int n)
+{
+    double bytes = row->bytes;
+
+    for (int c = 0; c < n; c++)
+        bytes -= row->group[columns[c]];
+    return bytes > 0.5 ? bytes : 0;
+}
+
 /* Prints one line of the table. ties: number of other orders with equal inter-node bytes, printed as "+N"; columns: [n]
  * indices of the printed groups (tp, dp, ...). */
 static void print_row(const struct bb_order_row *row, int ties, const int *columns, int n, FILE *out)
@@ -227,11 +236,13 @@ static void print_row(const struct bb_order_row *row, int ties, const int *colum
 
     if (ties > 0)
         snprintf(more, sizeof(more), "+%d", ties);
-    fprintf(out, "  %c %-15s %-4s %10s", row->requested ? '*' : ' ', row->order[0] ? row->order : "(one rank)", more,
+    fprintf(out, "  %c %-14s %-4s %9s", row->requested ? '*' : ' ', row->order[0] ? row->order : "(one rank)", more,
             bb_format_bytes((size_t)row->bytes, text));
     fprintf(out, " %12s", bb_format_bytes((size_t)row->busiest, text));
     for (int c = 0; c < n; c++)
         fprintf(out, " %10s", bb_format_bytes((size_t)row->group[columns[c]], text));
+    if (n == MAX_COLUMNS)
+        fprintf(out, " %9s", bb_format_bytes((size_t)others_of(row, columns, n), text));
     fputc('\n', out);
 }
 
@@ -269,14 +280,14 @@ void bb_best_order_print(const struct bb_best_order *best, FILE *out)
     fprintf(out,
             "\norders of the axes by inter-node bytes per step, %d node%s of %d GPUs (* this plan, +N equal orders)\n",
             best->nodes, best->nodes == 1 ? "" : "s", best->gpus_per_node);
-    fprintf(out, "    %-15s %-4s %10s %12s", "order", "", "all nodes", "busiest node");
+    fprintf(out, "    %-14s %-4s %9s %12s", "order", "", "all nodes", "busiest node");
     for (int c = 0; c < n; c++)
         fprintf(out, " %10s", best->groups[columns[c]]);
-    fputc('\n', out);
+    fputs(n == MAX_COLUMNS ? "    others\n" : "\n", out);
     print_rows(best, columns, n, out);
     if (best->invalid > 0)
-        fprintf(out, "  %d orders are invalid: the expert grid and the dense grid would have different pipelines\n",
-                best->invalid);
+        fprintf(out, "  %d order%s invalid; to see why, try: --order %s\n", best->invalid,
+                best->invalid == 1 ? " is" : "s are", best->invalid_order);
 }
 
 static json_t *row_json(const struct bb_best_order *best, const struct bb_order_row *row)

@@ -29,8 +29,9 @@ struct bb_order_row {
 struct bb_best_order {
     int gpus_per_node, nodes;
     struct bb_order_row *rows; /* [n] valid orders, sorted by bytes, then by busiest, then by number */
-    int n, invalid; /* n: number of valid orders; invalid: number of invalid orders, in which the ranks of a pipeline
-                       differ between the dense grid (attention, MLPs) and the expert grid (experts) */
+    int n, invalid; /* n: number of valid orders; invalid: number of invalid orders, for example because the ranks of a
+                       pipeline differ between the dense grid (attention, MLPs) and the expert grid (experts) */
+    char invalid_order[BB_GRID_ORDER_SIZE]; /* the first of them */
     char groups[BB_MAX_GROUPS][16];
     int n_groups; /* number of groups (tp, dp, ...) that have inter-node traffic in at least one order */
 };

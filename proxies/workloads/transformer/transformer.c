@@ -279,6 +279,11 @@ static int reject_expert_options(const struct bb_training *t)
          "it requires --moe-dispatch alltoall or dedup; try: --moe-dispatch alltoall"},
         {o->moe_overlap, t->layers_config.recompute != BB_RECOMPUTE_FULL, overlap,
          "it excludes --recompute full, as in Megatron-LM"},
+        {o->moe_overlap, !(t->layers_config.recompute_modules & 1u << BB_MODULE_MOE), overlap,
+         "it excludes the module moe of --recompute-modules, as in Megatron-LM"},
+        {o->moe_overlap, t->arch.mtp <= 1, overlap, "it excludes more than one layer of MTP, as in Megatron-LM"},
+        {o->moe_overlap, bb_dtypes[t->layers_config.dtype].bytes == 2, overlap,
+         "it requires --dtype bfloat16 or half, as in Megatron-LM; try: --dtype bfloat16"},
         {o->moe_overlap, t->schedule.kind == (t->grid.pp > 1 ? BB_INTERLEAVED : BB_1F1B), overlap,
          "it requires --schedule interleaved (--vpp 2 or more) with several stages, else 1f1b"},
         {o->moe_overlap, bb_sync_reduces_once(t->policy.kind), overlap,
@@ -438,9 +443,9 @@ static int resolve_shape(struct bb_training *t)
     resolve_layers_config(t);
     TRY(resolve_grid(t));
     TRY(bb_sync_resolve(c, sync_kind(c), t->layers_config.dtype, BB_FLOAT, &t->policy));
+    TRY(read_recompute_modules(c->transformer.recompute_modules, t));
     TRY(reject_unused_options(t));
     TRY(validate_recompute(t));
-    TRY(read_recompute_modules(c->transformer.recompute_modules, t));
     t->has_parameters[BB_DENSE] = true;
     t->has_parameters[BB_EXPERT] = trains_experts(t) || (t->grid.experts && bb_sync_gathers_parameters(t->policy.kind));
     t->arch.lora_experts = t->arch.lora_split ? t->arch.experts : t->grid.ep;

@@ -3,6 +3,7 @@
 
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/outfile.h"
+#include "bootstrap/sweep/state.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -123,12 +124,22 @@ static void put_functions(const struct bb_launch_runs *p, FILE *out)
           "# busbar sweep STUDY --gather\nset -u\ndir=",
           out);
     bb_quote(p->dir, out);
-    fputs("\n\n# run ID SECONDS COMMAND...: run one combination; SECONDS 0: no limit. ID.run.json is written last, "
-          "atomically.\n"
+    fputs("\n\n# kept FILE JSON: record an input file; a file that the run writes is not older than the start.\n"
+          "kept() {\n"
+          "    ! [ \"$1\" -ot \"$file.run.json\" ] || files=\"$files, $2\"\n"
+          "}\n\n"
+          "record() {\n"
+          "    files=\n"
+          "    inputs\n"
+          "    printf '{\"schema\": \"busbar.sweep.run/1\", %s\"files\": {%s}, \"environment\": %s}\\n' \\\n"
+          "        \"$1\" \"${files#, }\" \"$environment\"\n"
+          "}\n\n"
+          "# run ID SECONDS COMMAND...: run one combination; SECONDS 0: no limit. The end is recorded last.\n"
           "run() {\n"
           "    file=$dir/$1 limit=$2\n"
           "    shift 2\n"
           "    rm -f \"$file.run.json\" \"$file.json\"\n"
+          "    record '' >\"$file.run.json\"\n"
           "    begin=$(date +%s)\n"
           "    if [ \"$limit\" = 0 ]; then\n"
           "        \"$@\" >\"$file.out\" 2>\"$file.err\" </dev/null\n"
@@ -136,8 +147,8 @@ static void put_functions(const struct bb_launch_runs *p, FILE *out)
           "        timeout -k 5 \"$limit\" \"$@\" >\"$file.out\" 2>\"$file.err\" </dev/null\n"
           "    fi\n"
           "    status=$?\n"
-          "    printf '{\"schema\": \"busbar.sweep.run/1\", \"exit_status\": %d, \"seconds\": %d}\\n' \\\n"
-          "        \"$status\" \"$(($(date +%s) - begin))\" >\"$file.run.json.tmp\" &&\n"
+          "    end=\"\\\"exit_status\\\": $status, \\\"seconds\\\": $(($(date +%s) - begin)), \"\n"
+          "    record \"$end\" >\"$file.run.json.tmp\" &&\n"
           "        mv \"$file.run.json.tmp\" \"$file.run.json\"\n"
           "    return \"$status\"\n"
           "}\n\n",
@@ -159,12 +170,41 @@ static void put_variables(const struct bb_argv *environment, FILE *out)
     }
 }
 
+/* Prints the inputs of a combination at this time: its files as calls of kept(), and the variables of the shell. */
+static void put_inputs(const struct bb_sweep_run *c, FILE *out)
+{
+    json_t *inputs = bb_sweep_inputs(c), *mark;
+    char *text = json_dumps(json_object_get(inputs, "environment"), 0);
+    const char *path;
+
+    fputs("    environment=", out);
+    bb_quote(text, out);
+    fputs("\n    inputs() {\n        :\n", out);
+    free(text);
+    json_object_foreach(json_object_get(inputs, "files"), path, mark)
+    {
+        json_t *pair = json_pack("{s:O}", path, mark);
+
+        text = json_dumps(pair, JSON_EMBED);
+        fputs("        kept ", out);
+        bb_quote(path, out);
+        fputc(' ', out);
+        bb_quote(text, out);
+        fputc('\n', out);
+        free(text);
+        json_decref(pair);
+    }
+    fputs("    }\n", out);
+    json_decref(inputs);
+}
+
 static void put_task(const struct bb_launch_runs *p, const struct bb_sweep_run *c, size_t task, FILE *out)
 {
     struct bb_argv words = bb_launch_runs_argv(p, c, true);
 
     fprintf(out, "%zu)\n", task);
     put_variables(&c->environment, out);
+    put_inputs(c, out);
     fprintf(out, "    run %s %.15g ", c->id, c->timeout_s);
     bb_quote_all(&words, out);
     fputs("\n    ;;\n", out);

@@ -4,9 +4,10 @@
  *   ID.json         result that busbar wrote (--json), or that another program wrote to {json}
  *   ID.out, ID.err  stdout and stderr
  *   ID.run.json     how the run ended: {"schema": "busbar.sweep.run/1", "exit_status": 2, "seconds": 3.5}; written
- *                   last, by the sweep or by the task of an array job. The sweep adds its inputs: "files" that the
+ *                   last, by the sweep or by the task of an array job, with the inputs of the run: "files" that the
  *                   command names, with a hash of their contents, and "environment", with hashes of the variables
- *                   NCCL_* and EMU_* of the shell; it writes them before the run, too
+ *                   NCCL_* and EMU_* of the shell (array jobs: at the time when the script was written). The inputs
+ *                   are written before the run, too
  *
  * A combination is complete if its result is a JSON document with a schema and the status "ok" (or without a status, or
  * "does not fit", as from plan), and its exit status is 0 or not recorded. The state depends on these files only, so a sweep can be

@@ -654,8 +654,11 @@ def test_changed_input_files_make_combinations_be_run_again(sweep, tmp_path):
         if text == "2":
             done = sweep(study, "--gather")
             assert done.returncode == 1 and sweep.json()["counts"]["to_do"] == 2 and "warning: input files of 2 combinations have changed, first ./mine.json;" in done.stderr
-        done = sweep(study)
+        done = sweep(study, *["--slurm"][:text == "1"])
         assert done.returncode == 0, done.stderr
+        if text == "1":
+            (tmp_path / "own.log").touch()
+            assert submit(done, sweep)[1] == [0] * 3 and sweep(study).stderr == ""
         step, t = sweep.json()["rows"][0][1], sweep.json()["rows"][2][-2]
         assert t == int(text)
         if text == "1":

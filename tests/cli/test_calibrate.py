@@ -1,5 +1,6 @@
 """busbar calibrate fits a cluster profile to measurements. Benchmarks run on emulated GPUs with a hidden profile, and the fitted
 parameters must equal the hidden ones."""
+import fcntl
 import json
 import re
 
@@ -1138,6 +1139,14 @@ def test_measure_ends_hanging_benchmarks_after_the_timeout(measure, tmp_path):
 def test_measure_rejects_bad_arguments(busbar, tmp_path, args, message):
     done = busbar.run("calibrate", "-o", "mine.json", *args, emulated=False, cwd=tmp_path)
     assert done.returncode == 2 and message in done.stderr.splitlines()[-1] and not (tmp_path / "mine.json").exists(), done.stderr
+
+
+def test_measure_keeps_the_study_of_a_sweep_that_is_running(measure, tmp_path):
+    (tmp_path / "mine.sweep").mkdir()
+    with (tmp_path / "mine.sweep" / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = measure("--ranks", 1, "--launcher", "none")
+    assert done.returncode == 2 and "another sweep is running in mine.sweep" in done.stderr and not (tmp_path / "mine.study.json").exists(), done.stderr
 
 
 # ---- the emulated flag and invalid files ----

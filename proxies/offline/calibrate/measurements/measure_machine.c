@@ -4,10 +4,12 @@
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/json_read.h"
 #include "bootstrap/results/results.h"
+#include "bootstrap/sweep/state.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 /*
  * The calibration benchmarks in the order in which they run:
@@ -177,6 +179,19 @@ out:
     return rc;
 }
 
+/* Writes the study. Another sweep that runs in the folder keeps its own. */
+static int save_study(const struct bb_measure_options *o, const char *study, const char *folder)
+{
+    int lock = -1, rc;
+
+    TRY(bb_sweep_lock_folder(folder, &lock));
+    TRY(bb_json_save(study, "the study", study_json(o), 0));
+out:
+    if (lock >= 0)
+        close(lock);
+    return rc;
+}
+
 int bb_measure_machine(const struct bb_measure_options *o, const char *profile, int (*sweep)(int argc, char **argv),
                        struct bb_argv *files)
 {
@@ -188,7 +203,7 @@ int bb_measure_machine(const struct bb_measure_options *o, const char *profile, 
     int rc;
 
     strftime(begin, sizeof(begin), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&before, &utc));
-    TRY(bb_json_save(study, "the study", study_json(o), 0));
+    TRY(save_study(o, study, folder));
     if (!o->quiet)
         fprintf(stderr, "busbar: measuring, results in %s\n", folder);
     TRY(run_study(o, study, folder, sweep));

@@ -1210,9 +1210,19 @@ def test_rejects_files_without_usable_rows(busbar, measured, calibrate, tmp_path
 
 
 def test_warns_of_measurements_with_restrictions(measured, calibrate, tmp_path):
-    for change, text in [(lambda d: d["options"].update(max_ctas=2), "--max-ctas 2"), (lambda d: d.update(restricted_by="$NCCL_ALGO=Ring"), "$NCCL_ALGO=Ring")]:
+    for change, text in [(lambda d: d["options"].update(max_ctas=2), "--max-ctas 2, which can lower the bandwidth"),
+                         (lambda d: d["options"].update(local_register=2), "symmetric windows (-R 2), for which NCCL has faster kernels"),
+                         (lambda d: d.update(restricted_by="$NCCL_ALGO=Ring"), "$NCCL_ALGO=Ring, which can lower the bandwidth")]:
         done, _, _ = calibrate(copy_of(measured("p2p"), tmp_path / "restricted.json", change))
-        assert done.returncode == 0 and f"warning: {tmp_path}/restricted.json: measured with {text}, which can lower the bandwidth" in done.stderr
+        assert done.returncode == 0 and f"warning: {tmp_path}/restricted.json: measured with {text}" in done.stderr
+
+
+def test_gemms_in_tf32_are_unused(measured, calibrate, tmp_path):
+    def in_tf32(root):
+        for row in root["results"]:
+            row.update({"dtype": "tf32"} if row["section"] not in ("timed", "memory_kernels") else {})
+    done, _, _ = calibrate(copy_of(measured("compute"), tmp_path / "tf32.json", in_tf32))
+    assert done.returncode == 0 and re.search(r"tf32\.json: bench compute, .*\b[1-9]\d* unused", done.stdout), done.stderr
 
 
 def test_invalid_rows_are_reported_by_index(measured, calibrate, tmp_path):

@@ -234,6 +234,9 @@ static void compute_row(struct reader *r)
             .is_memory_kernel = true,
             .memory_kernel = {
                 .kind = BB_MEMORY_KERNEL_COPY, .dtype = BB_FLOAT, .rows = 1, .cols = (uint64_t)(found.bytes / 8)}};
+    } else if (has_text(r, "dtype", "tf32")) {
+        r->file->n_unused++; /* profiles have no rate of TF32 */
+        return;
     } else {
         const enum bb_dtype_id dtype = dtype_at(r);
         const double batch = count_at(r, r->row, "batch", 1);

@@ -184,6 +184,10 @@ static int validate_bench(const struct bb_measurement_file *f, const json_t *roo
     if (restricted)
         bb_warn("%s: measured with %s, which can lower the bandwidth; the profile describes the restricted machine",
                 f->path, restricted);
+    if (json_integer_value(json_object_get(options, "local_register")) == 2)
+        bb_warn("%s: measured with symmetric windows (-R 2), for which NCCL has faster kernels; the profile describes "
+                "these",
+                f->path);
     if (ctas > 0)
         bb_warn(
             "%s: measured with --max-ctas %lld, which can lower the bandwidth; the profile describes the restricted "

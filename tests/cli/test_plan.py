@@ -202,6 +202,12 @@ def test_runs_without_mpi_and_gpu(busbar):
     assert busbar.run("plan", "gpt2_large", "--ranks", 8, env=env, emulated=False).returncode == 0
 
 
+def test_plans_with_a_stack_of_200_kib(busbar):
+    args = busbar.command("plan", "transformer", "--model", "llama3_8b", "--ranks", 8, emulated=False)
+    done = busbar.run_program("sh", "-c", 'ulimit -s 200; exec "$0" "$@"', *args)
+    assert done.returncode == 0, done.stderr
+
+
 def test_plans_98304_ranks(busbar, plan):
     """A plan for 98,304 ranks finishes far below the time limit of the test, so that a loaded machine does not make the test flaky."""
     doc = plan("gpt2_large", 96, 96, "--ranks", 98304, "--cluster", "h100-sxm-ib", "--compute", "timed")

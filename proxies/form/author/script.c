@@ -4,8 +4,10 @@
 
 #include "proxies/form/author/script_fork.h"
 
+#include "bootstrap/base/alloc.h"
 #include "cuda/work/kernel_list.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 void bb_script_init(struct bb_script *s, struct bb_program *program, const struct bb_proxy_config *c)
@@ -314,14 +316,15 @@ void bb_script_memory_kernel(struct bb_script *s, struct bb_step *step, const ch
                              enum bb_memory_kernel_kind kind, size_t count, int times, int src, int dst)
 {
     const struct bb_memory_kernel p = {.kind = kind, .dtype = s->dtype, .rows = 1, .cols = count};
-    struct bb_kernel_list made;
+    struct bb_kernel_list *made = bb_resize(NULL, 1, sizeof(*made)); /* too large for a small stack */
 
-    bb_kernel_list_clear(&made);
+    bb_kernel_list_clear(made);
     if (kind == BB_MEMORY_KERNEL_SGD || kind == BB_MEMORY_KERNEL_ADAM)
-        bb_kernel_list_optimizer(&made, kind, count, s->dtype);
+        bb_kernel_list_optimizer(made, kind, count, s->dtype);
     else
-        bb_kernel_list_add_memory_kernel(&made, what, &p);
-    bb_script_work(s, what, bb_step_copy_kernel_list(step, &made), times, src, dst);
+        bb_kernel_list_add_memory_kernel(made, what, &p);
+    bb_script_work(s, what, bb_step_copy_kernel_list(step, made), times, src, dst);
+    free(made);
 }
 
 void bb_script_optimizer(struct bb_script *s, struct bb_step *step, enum bb_memory_kernel_kind optimizer,

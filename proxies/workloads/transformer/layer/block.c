@@ -129,13 +129,14 @@ static double needed_flops(const struct bb_layers *l, const struct bb_layer_size
 static const struct bb_cached_kernel_list *add_kernel_list(struct bb_layers *l, const struct bb_layer_sizes *sizes,
                                                            const struct bb_kernel_groups *c)
 {
-    struct bb_kernel_list made;
+    struct bb_kernel_list *made = bb_resize(NULL, 1, sizeof(*made)); /* too large for a small stack */
 
-    bb_kernel_list_clear(&made);
-    bb_kernel_groups_append(sizes, c, &made);
+    bb_kernel_list_clear(made);
+    bb_kernel_groups_append(sizes, c, made);
     BB_GROW(l->kernel_lists, l->n_kernel_lists);
     l->kernel_lists[l->n_kernel_lists] =
-        (struct bb_cached_kernel_list){*c, sizes, bb_step_copy_kernel_list(l->step, &made), needed_flops(l, sizes, c)};
+        (struct bb_cached_kernel_list){*c, sizes, bb_step_copy_kernel_list(l->step, made), needed_flops(l, sizes, c)};
+    free(made);
     return &l->kernel_lists[l->n_kernel_lists++];
 }
 

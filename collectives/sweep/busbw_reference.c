@@ -65,6 +65,27 @@ static int check_group(const struct bb_busbw_reference *r, const struct bb_world
                       n_ranks == 1 ? "" : "s", n_nodes, n_nodes == 1 ? "" : "s");
 }
 
+/* Checks that the times of a measurement are like those of this run: by the same clock, and with as many operations in a
+ * call. Those of nccl-tests are by the host clock without a choice. */
+static int check_times(const struct bb_busbw_reference *r)
+{
+    const bool is_nccl_tests = bb_result_file_is_nccl_tests(&r->file);
+    const json_t *options = json_object_get(r->file.root, is_nccl_tests ? "config" : "options");
+    const json_t *aggregate = json_object_get(options, is_nccl_tests ? "aggregated_iterations" : "agg_iters");
+    const bool host = r->file.n > 0 && r->file.rows->clock == BB_CLOCK_HOST;
+
+    if (bb_result_file_predicted(&r->file))
+        return 0;
+    if (json_is_integer(aggregate) && json_integer_value(aggregate) != r->aggregate)
+        return bb_err_job(BB_EUSAGE, "%s: %s was measured with -m %lld, this run has -m %d; try: -m %lld", r->option,
+                          r->path, (long long)json_integer_value(aggregate), r->aggregate,
+                          (long long)json_integer_value(aggregate));
+    if (host && !is_nccl_tests && !r->host_clock)
+        return bb_err_job(BB_EUSAGE, "%s: %s was measured with --clock host; try: a run without it, or --clock host",
+                          r->option, r->path);
+    return 0;
+}
+
 /* Reads the tree of a result file, or of a forecast if r->path is not a result file. forecast NULL: none is made. */
 static int load_tree(struct bb_busbw_reference *r, bb_forecast *forecast, const struct bb_machine_facts *facts,
                      const struct bb_sweep *sweep, const char **path, json_t **root)
@@ -102,6 +123,7 @@ int bb_busbw_reference_load(struct bb_busbw_reference *r, const struct bb_world 
     if (r->file.n > 0 && r->file.rows->mode && strcmp(r->file.rows->mode, "host") == 0)
         return bb_err_job(BB_EUSAGE, "%s: contains CPU times of the calls (-C 1), expected times of the operations",
                           r->path);
+    TRY(check_times(r));
     bb_warn_if_incomplete(r->path, root, true);
     for (size_t i = 0; i < r->file.n; i++)
         if (r->file.rows[i].group >= 0)

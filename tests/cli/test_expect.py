@@ -86,6 +86,17 @@ def test_earlier_run_is_the_expectation(busbar, tmp_path):
     assert done.returncode == 2 and f"--expect: {good} is for 2 ranks on 1 node, but this run has 3 ranks on 1 node" in done.stderr
 
 
+@pytest.mark.parametrize("option,value,same,message", [("agg_iters", 4, ("-m", 4), "was measured with -m 4, this run has -m 1; try: -m 4"),
+                                                       ("clock", "host", ("--clock", "host"), "was measured with --clock host; try: ")])
+def test_expectation_with_other_times_than_those_of_the_run(busbar, tmp_path, option, value, same, message):
+    root, _ = bench(busbar, tmp_path)
+    (tmp_path / "good.json").write_text(json.dumps({**root, "options": {**root["options"], option: value}}))
+    for limit in (("--expect", tmp_path / "good.json"), ("--min-busbw", f"{tmp_path}/good.json:50%")):
+        done = busbar.run("bench", "all_reduce", *SIZES, *limit, ranks=2, env={"EMU_DATA": "off"})
+        assert done.returncode == 2 and f"{limit[0]}: {tmp_path}/good.json {message}" in done.stderr and done.stderr.count("\n") == 1, done.stderr
+    bench(busbar, tmp_path, "--expect", tmp_path / "good.json", *same)
+
+
 def test_results_that_the_expectation_lacks_are_named(busbar, tmp_path):
     root, done = bench(busbar, tmp_path)
     assert '"-"' not in done.stdout

@@ -1150,7 +1150,8 @@ static void count_extremes(struct bb_report *r, const struct bb_case *c, const s
     struct bb_run_counts *all = &r->all;
     char bytes[BB_BYTES_TEXT];
 
-    if (f->bytes == 0) /* rounded down: nothing is sent */
+    if (f->bytes == 0 ||
+        (c->ranks == 1 && r->ctx->world->size > 1)) /* nothing is sent: rounded down, or a group of one */
         return;
     if (isnan(t->first_us) || f->bytes < t->min_bytes) {
         t->min_bytes = f->bytes;
@@ -1174,16 +1175,18 @@ static void count_extremes(struct bb_report *r, const struct bb_case *c, const s
 }
 
 /* Adds the part of the expected bus bandwidth that a result reaches. NaN is ignored, and so are ranks that share a GPU. */
-static void add_ratio(struct bb_report *r, const struct bb_case *c, double ratio)
+static void add_ratio(struct bb_report *r, const struct bb_case *c, int group, double ratio)
 {
-    char bytes[BB_BYTES_TEXT];
+    char bytes[BB_BYTES_TEXT], of[24] = "";
 
     if (!isfinite(ratio) || r->session->shared_gpu)
         return;
     if (r->n_ratios == 0 || ratio < r->lowest) {
         r->lowest = ratio;
-        snprintf(r->lowest_result, sizeof r->lowest_result, "%s, %s, %s", bb_colls[c->kind].name,
-                 bb_format_bytes(bb_case_bytes(c), bytes), c->in_place ? "in place" : "out of place");
+        if (r->ctx->groups)
+            snprintf(of, sizeof of, ", group %d", group);
+        snprintf(r->lowest_result, sizeof r->lowest_result, "%s, %s, %s%s", bb_colls[c->kind].name,
+                 bb_format_bytes(bb_case_bytes(c), bytes), c->in_place ? "in place" : "out of place", of);
     }
     BB_GROW(r->ratios, r->n_ratios);
     r->ratios[r->n_ratios++] = ratio;
@@ -1224,7 +1227,7 @@ static void count_result(struct bb_report *r, const struct bb_row *row, int plac
     count_extremes(r, &c, f);
     c.in_place = placement == BB_IN_PLACE;
     if (is_judged(r, &c))
-        add_ratio(r, &c, f->busbw_gbps / expected_busbw(r, row, placement));
+        add_ratio(r, &c, row->group, f->busbw_gbps / expected_busbw(r, row, placement));
     for (int i = 0; i <= r->n_thresholds; i++)
         if (i == r->n_thresholds || threshold_applies(r, &r->thresholds[i], &c))
             bb_busbw_tally_add(tally_of(r, bb_group_leader(r->groups, row->group), i), f->busbw_gbps);

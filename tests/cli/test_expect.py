@@ -55,6 +55,14 @@ def test_results_below_the_expectation_are_in_the_last_line_without_a_limit(busb
     assert re.search(r"^# SLOW: .*; restricted by \$NCCL_ALGO=Tree, \$NCCL_PROTO=LL; for exit status 5", tree.stdout.splitlines()[-1]) and "to find" not in tree.stdout
 
 
+def test_lowest_result_of_several_groups_has_its_group(busbar, tmp_path):
+    root, done = bench(busbar, tmp_path, "--expect", "auto", "--split", "DIV:2", ranks=4, EMU_CLUSTER="h100-sxm-ib", EMU_NODES="4", EMU_SLOW="link=node2-nic0:0.5")
+    assert root["expected"]["lowest_result"].endswith("place, group 1") and f"({root['expected']['lowest_result']}); to find the slow part" in done.stdout
+    root, done = bench(busbar, tmp_path, "--split", "DIV:2", ranks=3)  # rank 2 alone only copies memory
+    shortest = min(row["time_us"]["p50"] for row in root["results"] if row["group"] == 0)
+    assert f"; shortest time {shortest:.2f} us (all_reduce, 64 KiB)" in done.stdout, done.stdout
+
+
 def test_bandwidth_far_above_the_expectation_doubts_the_profile(busbar, tmp_path):
     """The nodes have 2 ranks and 1 rank."""
     args = ("bench", "all_reduce", "--sizes", "1M", "-n", 1, "--placement", "in_place", "--expect")

@@ -1313,6 +1313,14 @@ def test_the_next_number_of_gpus_holds_for_batches_of_any_size(busbar, args, ran
             assert "fits into GPU memory" in rejection(busbar, before.removeprefix("busbar "))
 
 
+def test_the_next_number_of_gpus_has_no_layout_that_cannot_be_built(busbar):
+    """Layers with a window of 128 keys have no ring attention: with --cp 8, 64 GPUs would have enough memory."""
+    command = "busbar plan transformer --model gpt_oss_20b --ranks 32 --pp 8 --dp-sync zero3 --seq-length 128K --cluster a100-pcie-ib"
+    error = busbar.run(*command.split()[1:], emulated=False).stderr
+    assert "; try: --ranks 128 --best-layout --global-batch-size 2\n" in error
+    assert busbar.run(*apply(command, re.search("try: (.*)", error)[1]), "--top", 1, "--quiet", emulated=False).returncode == 0
+
+
 def test_the_memory_that_offloading_saves_is_in_the_minimum_number_of_gpus(busbar):
     """70.6e9 parameters of 4 bytes fit on 4 H200 if the optimizer is in host memory; with 14 bytes they would need 7."""
     args = "--model llama3_70b --ranks 4 --cluster h200-sxm-ib --use-precision-aware-optimizer --dp-sync distributed --optimizer-cpu-offload"

@@ -719,6 +719,7 @@ static int resolve_bytes(struct bb_training *t)
     copies = bb_schedule_is_bidirectional(&t->schedule) ? 2 : 1;
     t->sync[BB_DENSE] = sync_groups_of(t, copies * t->grid.dp * t->grid.cp, t->grid.tp);
     t->sync[BB_EXPERT] = sync_groups_of(t, copies * (t->grid.edp > 0 ? t->grid.edp : 1), t->grid.etp * t->grid.ep);
+    TRY(bb_layers_validate(&t->layers_config, t->step->proxy));
     if (t->layers_config.imbalance > 0)
         TRY(bb_layers_new(&t->layers, &t->layers_config, t->step));
 out:

@@ -135,6 +135,10 @@ struct bb_layers; /* opaque: resolved sizes, kernel lists, number of rows (token
  *   Owner    the caller releases *layers with bb_layers_free
  */
 int bb_layers_new(struct bb_layers **layers, const struct bb_layers_config *config, struct bb_step *step) BB_MUST_CHECK;
+
+/* bb_layers_validate - make the checks of bb_layers_new, except that of dedup dispatch. Returns 0, or -BB_EUSAGE after
+ * printing one error line. */
+int bb_layers_validate(const struct bb_layers_config *config, const char *proxy) BB_MUST_CHECK;
 void bb_layers_free(struct bb_layers *layers); /* NULL is allowed */
 
 /* bb_layers_programs_per_stage - returns the number of different programs among the ranks of a pipeline stage: ep if

@@ -204,7 +204,7 @@ static int validate_dedup(const struct bb_layers *l, const char *proxy)
 /* Checks three limits that bb_grid_validate_model, which checks divisibility, does not know: the number of tokens in a
  * micro-batch, because row counts have type int; experts with tp; and ring attention for layers with a sliding window,
  * because a ring sends every block of keys to every rank, and the ring's attention kernels have no window. */
-static int validate_config(const struct bb_layers_config *c, const char *proxy)
+int bb_layers_validate(const struct bb_layers_config *c, const char *proxy)
 {
     const struct bb_arch *a = c->arch;
     long long tokens = (long long)c->micro_batch_size * c->sequence, max = INT_MAX / (a->top_k ? a->top_k : 1);
@@ -256,7 +256,7 @@ int bb_layers_new(struct bb_layers **layers, const struct bb_layers_config *conf
     int first, n = bb_arch_mtp_layers(config->arch, &first), rc;
 
     *layers = NULL;
-    TRY(validate_config(config, step->proxy));
+    TRY(bb_layers_validate(config, step->proxy));
     BB_NEW(l, 1);
     *layers = l;
     *l = (struct bb_layers){.config = *config, .step = step};

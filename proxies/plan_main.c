@@ -55,6 +55,11 @@ static const struct bb_opt plan_options[] = {
         .needs = BB_PLAN_STEP | BB_PLAN_FORECAST),
     OPT_FLAG('G', "graph", FIELD(graph), "model CUDA-graph launch: no host overhead (transformer, --cluster)",
              .needs = BB_PLAN_STEP | BB_PLAN_FORECAST),
+    OPT_STRING(0, "cuda-graph-modules", FIELD(config.transformer.graph_modules), NULL, "LIST",
+               "modules of layers that the host launches as one CUDA graph each, separated by commas, as Megatron-LM's "
+               "transformer_engine: attn, mlp, moe (requires --capacity-factor), moe_router (with shared experts), "
+               "moe_preprocess (requires moe_router), mamba",
+               .needs = BB_PLAN_STEP | BB_PLAN_FORECAST),
     OPT_STRING(0, "tokens", FIELD(tokens), NULL, "COUNT",
                "with --cluster: predict steps, days and GPU hours of training on COUNT tokens (15T, 300B)",
                .needs = BB_PLAN_STEP | BB_PLAN_CLUSTER),

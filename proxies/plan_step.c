@@ -801,6 +801,8 @@ int bb_plan_validate_step(struct bb_plan_options *o)
                       "--%s only applies to transformer forecasts: it requires --cluster, and no --compute, "
                       "--tflops, --forward-us or --backward-us",
                       o->config.sync.cpu_offload ? "optimizer-cpu-offload" : "cpu-offloading-num-layers");
+    if (o->graph && o->config.transformer.graph_modules)
+        return bb_err(BB_EUSAGE, "--graph captures the whole step; leave out --cuda-graph-modules");
     if (o->config.scaling.baseline)
         return bb_err(BB_EUSAGE,
                       "--baseline applies only to a run (busbar proxy); a plan has no measurements to compare");

@@ -360,6 +360,47 @@ static bool translate_dispatcher(struct line *l, const struct item *item)
     return true;
 }
 
+static bool is_off(const char *value)
+{
+    return value && (strcasecmp(value, "false") == 0 || strcasecmp(value, "no") == 0 || strcasecmp(value, "off") == 0 ||
+                     strcasecmp(value, "none") == 0 || strcmp(value, "0") == 0);
+}
+
+/* Returns whether a word of the value of an item, which may be NULL, is `word`. */
+static bool has_word(const struct item *item, const char *word)
+{
+    bool has = item && item->value && strcmp(item->value, word) == 0;
+
+    for (int i = 1; item && i < item->n_words; i++)
+        has |= strcmp(item->words[i], word) == 0;
+    return has;
+}
+
+/* Megatron-LM captures the step (full_iteration), modules of layers or, without a list of modules, whole layers. */
+static bool translate_graphs(struct line *l, const struct item *item)
+{
+    static const char full[] = "full_iteration";
+    const struct item *impl = find_item(l, "cuda-graph-impl"),
+                      *list = find_item(l, "cuda-graph-modules cuda-graph-scope");
+    char *text, *before;
+
+    if (impl && is_off(impl->value)) {
+        add_note(l, "left out", item, "it is switched off");
+    } else if (!list || has_word(impl, full) || has_word(list, full)) {
+        add_options(l, "--graph", TRANSLATED);
+    } else if (item == list) {
+        text = bb_format("--cuda-graph-modules %s", item->value ? item->value : "attn");
+        for (int i = 2; i < item->n_words; i++) {
+            before = text;
+            text = bb_format("%s,%s", before, item->words[i]);
+            free(before);
+        }
+        add_options(l, text, OWN);
+        free(text);
+    }
+    return true;
+}
+
 static const struct {
     const char *names;
     bool (*translate)(struct line *l, const struct item *item); /* returns false if the general rule applies */
@@ -372,6 +413,7 @@ static const struct {
     {"recompute-num-layers activations-checkpoint-num-layers", translate_recompute_layers},
     {"recompute-method activations-checkpoint-method", translate_recompute_method},
     {"moe-token-dispatcher-type", translate_dispatcher},
+    {"cuda-graph-impl cuda-graph-modules cuda-graph-scope enable-cuda-graph external-cuda-graph", translate_graphs},
 };
 
 static bool translate_by_rule(struct line *l, const struct item *item)
@@ -386,12 +428,6 @@ static bool translate_by_rule(struct line *l, const struct item *item)
 }
 
 /* ---- the line ---- */
-
-static bool is_off(const char *value)
-{
-    return value && (strcasecmp(value, "false") == 0 || strcasecmp(value, "no") == 0 || strcasecmp(value, "off") == 0 ||
-                     strcasecmp(value, "none") == 0 || strcmp(value, "0") == 0);
-}
 
 /* Translates an option of another tool with a counterpart. */
 static void translate_option(struct line *l, const struct item *item)
@@ -451,7 +487,8 @@ static void add_own(struct line *l, const struct item *item)
 static bool add_cluster(struct line *l)
 {
     static const struct bb_foreign_name forecasts[] = {
-        {.name = "graph fp8 gemm-precision software tokens optimizer-cpu-offload cpu-offloading-num-layers"},
+        {.name = "graph cuda-graph-modules fp8 gemm-precision software tokens optimizer-cpu-offload "
+                 "cpu-offloading-num-layers"},
         {.name = NULL}};
     const char *precision = NULL, *needs = NULL;
     size_t at;

@@ -51,6 +51,7 @@ struct bb_kernel_list_item {
                     training launches it once */
     bool dropless;   /* the router decides how many rows the experts have, in each micro-batch anew */
     bool routed;     /* the kernel is on the way of the tokens to the experts and back, or a kernel of the experts */
+    bool captured;   /* training launches this kernel and neighbours that are captured, too, as one CUDA graph */
     bool scan;       /* a kernel of the scan of Mamba 2: in Triton, with any training framework */
     struct bb_gemm_shape gemm;
     struct bb_memory_kernel memory_kernel; /* shape of a memory-bound kernel; all device pointers are NULL */

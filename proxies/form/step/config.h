@@ -40,6 +40,7 @@ struct bb_transformer_options {
     const char *dispatch;  /* token dispatch of expert parallelism: "alltoall", "all_gather", "dedup" (one copy of a
                              token per node) */
     const char *recompute; /* activation recomputation: "none", "selective" (attention scores), "full" (whole layers) */
+    const char *graph_modules;     /* forecasts: list of names in bb_graph_module_names (layer_kernels.h) */
     const char *recompute_modules; /* recompute "selective": list of names in bb_recompute_module_names (memory.h) */
     int offload_layers;            /* number of layers whose activations are kept in host memory */
     int recompute_layers;          /* recompute "full": number of recomputed layers in each model chunk; 0: all */

@@ -549,8 +549,8 @@ int64_t bb_cluster_kernel_issue_ns(const struct bb_cluster *c, const struct bb_k
     *n = 1;
     if (!c->eager)
         return bb_cluster_issue_ns(c, true);
-    *n = item->fusion == BB_KERNEL_IN_GEMM ? 0 : item->experts > 1 ? item->experts : 1;
-    return item->experts > 1 && !item->is_memory_kernel
+    *n = item->fusion == BB_KERNEL_IN_GEMM ? 0 : item->experts > 1 && !item->captured ? item->experts : 1;
+    return item->experts > 1 && !item->is_memory_kernel && !item->captured
                ? ns_of_us(c->launch_us + c->host.expert_us * (item->dropless ? DROPLESS_HOST : 1))
                : bb_cluster_issue_ns(c, true);
 }

@@ -218,7 +218,7 @@ void bb_cluster_warn_unmeasured(const struct bb_cluster *c, bool (*is_used)[2]);
  *   bb_cluster_issue_ns         time of one kernel launch (compute) or of one NCCL call (!compute)
  *   bb_cluster_kernel_issue_ns  time of one launch for the kernel `item`. n: out: number of launches for `item`. It is
  *                               1, except with bb_cluster.eager: 0 for a kernel that is fused into a GEMM, and one per
- *                               expert for kernels of mixture-of-experts layers.
+ *                               expert for kernels of mixture-of-experts layers that are not captured in a graph.
  */
 int64_t bb_cluster_issue_ns(const struct bb_cluster *c, bool compute);
 void bb_cluster_launch_graphs(struct bb_cluster *c); /* sets the launch overhead to 0, as with CUDA graphs */

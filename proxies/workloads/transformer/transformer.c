@@ -13,6 +13,7 @@
 #include "proxies/form/author/args.h"
 #include "proxies/form/author/proxy.h"
 #include "proxies/workloads/transformer/grid/pipe_layout.h"
+#include "proxies/workloads/transformer/layer/layer_kernels.h"
 #include "proxies/workloads/transformer/memory.h"
 #include "proxies/workloads/transformer/training.h"
 #include "proxies/workloads/transformer/training_bytes.h"
@@ -224,6 +225,49 @@ static int read_recompute_modules(const char *list, struct bb_training *t)
     if (t->layers_config.recompute_modules & 1u << BB_MODULE_MOE) /* its parts are recomputed with it */
         t->layers_config.recompute_modules &= ~(1u << BB_MODULE_EXPERT_ACTIVATION | 1u << BB_MODULE_SHARED_EXPERTS);
     return 0;
+}
+
+static int validate_graph_modules(const struct bb_training *t, const char *list)
+{
+    const unsigned modules = t->layers_config.graph_modules;
+
+    if (modules & 1u << BB_GRAPH_EXPERTS && t->layers_config.capacity_factor <= 0)
+        return bb_err(BB_EUSAGE,
+                      "%s: --cuda-graph-modules moe requires --capacity-factor, as in Megatron-LM; try: "
+                      "--cuda-graph-modules moe_router,moe_preprocess",
+                      t->config->proxy);
+    if (modules & 1u << BB_GRAPH_PREPROCESS && !(modules & 1u << BB_GRAPH_ROUTER))
+        return bb_err(BB_EUSAGE,
+                      "%s: --cuda-graph-modules moe_preprocess requires moe_router, as in Megatron-LM; try: "
+                      "--cuda-graph-modules %s,moe_router",
+                      t->config->proxy, list);
+    return 0;
+}
+
+/* Parses --cuda-graph-modules. A module that Megatron-LM does not capture in this step is an error. */
+static int read_graph_modules(const char *list, struct bb_training *t)
+{
+    const struct bb_arch *a = &t->arch;
+    char word[BB_LIST_WORD];
+
+    for (const char *rest = list; rest && bb_list_next(&rest, word);) {
+        int i = 0;
+
+        while (i < BB_GRAPH_MODULES && strcmp(word, bb_graph_module_names[i]) != 0)
+            i++;
+        if (i == BB_GRAPH_MODULES && strcmp(word, "full_iteration") == 0)
+            return bb_err(BB_EUSAGE, "%s: --cuda-graph-modules full_iteration is --graph here", t->config->proxy);
+        if (i == BB_GRAPH_MODULES)
+            return bb_reject_unknown("module of --cuda-graph-modules", word, bb_graph_module_names, BB_GRAPH_MODULES);
+        if (i == BB_GRAPH_MAMBA ? a->scan.heads == 0 || a->scan.delta
+            : i == BB_GRAPH_MLP ? !bb_arch_any(a, BB_ARCH_DENSE)
+                                : i != BB_GRAPH_ATTENTION && a->experts == 0)
+            return bb_err(BB_EUSAGE,
+                          "%s: --cuda-graph-modules %s does not apply to %s, which has no such layer; leave it out",
+                          t->config->proxy, word, a->name);
+        t->layers_config.graph_modules |= 1u << i;
+    }
+    return validate_graph_modules(t, list);
 }
 
 static int validate_recompute(const struct bb_training *t)
@@ -446,6 +490,7 @@ static int resolve_shape(struct bb_training *t)
     TRY(read_recompute_modules(c->transformer.recompute_modules, t));
     TRY(reject_unused_options(t));
     TRY(validate_recompute(t));
+    TRY(read_graph_modules(c->transformer.graph_modules, t));
     t->has_parameters[BB_DENSE] = true;
     t->has_parameters[BB_EXPERT] = trains_experts(t) || (t->grid.experts && bb_sync_gathers_parameters(t->policy.kind));
     t->arch.lora_experts = t->arch.lora_split ? t->arch.experts : t->grid.ep;

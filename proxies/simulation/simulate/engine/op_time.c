@@ -29,12 +29,17 @@ int64_t bb_op_kernels_ns(const struct bb_cluster *c, const struct bb_op *op)
 static struct bb_work_time time_list(const struct bb_cluster *c, const struct bb_kernel_list *list)
 {
     struct bb_work_time once = {0};
+    bool in_graph = false;
 
     for (int i = 0; i < list->n; i++) {
         const int64_t ns = bb_cluster_kernel_ns(c, &list->items[i]);
         int n;
         const int64_t one_ns = bb_cluster_kernel_issue_ns(c, &list->items[i], &n);
 
+        if (in_graph && list->items[i].captured)
+            n = 0; /* of the graph that has been launched */
+        else
+            in_graph = list->items[i].captured && c->eager && n > 0;
         if (n > 0)
             once.host_ns = MAX(once.host_ns, once.issue_ns + one_ns);
         if (n > 0 && once.issue_ns == 0)

@@ -81,6 +81,7 @@ struct bb_layers_config {
     bool sequence_parallel;
     enum bb_recompute recompute;
     unsigned recompute_modules; /* BB_RECOMPUTE_SELECTIVE: bit mask of enum bb_recompute_module; 0: BB_MODULE_CORE */
+    unsigned graph_modules;     /* modules that are launched as CUDA graphs: bit mask of enum bb_graph_module */
     int recompute_layers;       /* BB_RECOMPUTE_FULL: only the first recompute_layers layers of each model chunk are
                              recomputed; 0: all */
     int offload_layers;         /* number of layers, from the first, whose activations are kept in host memory */

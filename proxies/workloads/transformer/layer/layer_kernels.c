@@ -619,6 +619,45 @@ static void add_kernels(const struct bb_layer_sizes *s, const struct bb_kernels 
     }
 }
 
+const char *const bb_graph_module_names[BB_GRAPH_MODULES] = {"attn",           "mlp",  "moe", "moe_router",
+                                                             "moe_preprocess", "mamba"};
+
+/* The modules whose graph contains the kernels of a kind other than a norm, as a bit mask (Megatron-LM,
+ * transformer_layer.py, _get_submodules_under_cudagraphs, and moe_layer.py, preprocess). */
+static unsigned graph_modules_of(const struct bb_layer_sizes *s, enum bb_kernels_kind kind)
+{
+    const unsigned experts = 1u << BB_GRAPH_EXPERTS;
+
+    if (kind <= BB_KERNELS_CROSS_CORE)
+        return 1u << (s->chunk && !s->delta ? BB_GRAPH_MAMBA : BB_GRAPH_ATTENTION);
+    if (kind <= BB_KERNELS_DOWN)
+        return 1u << BB_GRAPH_MLP;
+    if (kind == BB_KERNELS_ROUTER || kind == BB_KERNELS_SHARED_UP || kind == BB_KERNELS_SHARED_DOWN)
+        return experts | 1u << BB_GRAPH_ROUTER;
+    if (kind == BB_KERNELS_LATENT_IN || kind == BB_KERNELS_PERMUTE)
+        return experts | 1u << BB_GRAPH_PREPROCESS;
+    return kind < BB_KERNELS_EMBEDDING ? experts : 0;
+}
+
+static bool is_norm(enum bb_kernels_kind kind)
+{
+    return kind == BB_KERNELS_NORM || kind == BB_KERNELS_NORM_AGAIN;
+}
+
+/* Returns whether graphs capture the norms of an operation: with one of its other kernels; a norm alone with any module. */
+static bool captures_norms(const struct bb_layer_sizes *s, const struct bb_kernel_groups *c)
+{
+    unsigned modules = 0;
+    bool alone = true;
+
+    for (int i = 0; i < c->n; i++)
+        if (!is_norm(c->list[i].kind)) {
+            modules |= graph_modules_of(s, c->list[i].kind);
+            alone = false;
+        }
+    return s->graph_modules & (alone ? ~0u : modules);
+}
+
 /* Returns whether the router decides how many rows the kernels of a kind have. */
 static bool is_routed(enum bb_kernels_kind kind)
 {
@@ -627,12 +666,16 @@ static bool is_routed(enum bb_kernels_kind kind)
 
 void bb_kernel_groups_append(const struct bb_layer_sizes *s, const struct bb_kernel_groups *c, struct bb_kernel_list *w)
 {
+    const bool norms = captures_norms(s, c);
+
     for (int i = 0; i < c->n; i++) {
         const struct bb_layer_sizes part = sizes_of_chunk(s, c->list[i].chunks);
         const int first = w->n;
 
         add_kernels(&part, &c->list[i], c->rows, w);
         for (int j = first; j < w->n; j++) {
+            w->items[j].captured =
+                is_norm(c->list[i].kind) ? norms : (s->graph_modules & graph_modules_of(s, c->list[i].kind)) != 0;
             w->items[j].routed = is_routed(c->list[i].kind);
             w->items[j].dropless = s->dropless && is_routed(c->list[i].kind);
             w->items[j].scan = s->chunk && !s->delta && !s->step_rank && c->list[i].kind == BB_KERNELS_CORE;

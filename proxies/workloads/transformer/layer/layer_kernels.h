@@ -55,6 +55,18 @@ enum bb_kernels_kind {
     BB_KERNELS_KINDS
 };
 
+/* Modules of a layer that training launches as one CUDA graph each (Megatron-LM, transformer/enums.py, CudaGraphModule). */
+enum bb_graph_module {
+    BB_GRAPH_ATTENTION,
+    BB_GRAPH_MLP,
+    BB_GRAPH_EXPERTS, /* all of ROUTER and PREPROCESS, and the experts */
+    BB_GRAPH_ROUTER,  /* with the shared experts */
+    BB_GRAPH_PREPROCESS,
+    BB_GRAPH_MAMBA,
+    BB_GRAPH_MODULES
+};
+extern const char *const bb_graph_module_names[BB_GRAPH_MODULES]; /* "attn", "mlp", ... */
+
 /* The passes of a GEMM: forward, gradient of its input data, gradient of its weights. */
 enum bb_kernels_pass { BB_KERNELS_FORWARD, BB_KERNELS_DATA, BB_KERNELS_WEIGHTS };
 
@@ -95,8 +107,9 @@ struct bb_layer_sizes {
     bool shared_adapters;              /* the experts of a rank have one adapter, not one each */
     int64_t experts, local_experts, expert_ffn, shared_ffn;
     int top_k;
-    bool dropless; /* experts take all tokens that choose them (no capacity factor) */
-    int copies;    /* number of copies of each token that a rank sends: top_k; with dedup dispatch, one per destination
+    unsigned graph_modules; /* launched as CUDA graphs: bit mask of enum bb_graph_module */
+    bool dropless;          /* experts take all tokens that choose them (no capacity factor) */
+    int copies; /* number of copies of each token that a rank sends: top_k; with dedup dispatch, one per destination
                    node */
     int node_copies; /* dedup dispatch: number of copies distributed inside the node for each token copy received
                         from another node, rounded up */

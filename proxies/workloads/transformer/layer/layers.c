@@ -123,6 +123,7 @@ static void resolve_sizes(struct bb_layers *l)
                                  .shared_ffn = a->shared_ffn / c->tp,
                                  .top_k = a->top_k,
                                  .dropless = c->capacity_factor <= 0,
+                                 .graph_modules = c->graph_modules,
                                  .copies = a->top_k,
                                  .node_copies = 1,
                                  .gated = a->gated,

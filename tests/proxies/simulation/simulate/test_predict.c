@@ -559,6 +559,14 @@ static void eager_framework_launches_one_kernel_per_expert(void **state)
     assert_int_equal(compute_end_ns(&c, &op, 9000, 0), 137000 + 1000); /* only the last expert's quarter remains */
     assert_int_equal(compute_end_ns(&c, &op, 200000, 0), 208000);      /* the GPU is slower than its host */
     assert_int_equal(bb_cluster_issue_ns(&c, false), 12000);
+    for (int i = list.n - 1; i >= 0; i--) { /* the experts alone, then all kernels in one graph */
+        list.items[i].captured = true;
+        work = bb_op_work_time(&c, &op);
+        assert_int_equal(work.issue_ns, i > 0 ? 18000 : 9000);
+    }
+    assert_int_equal(compute_end_ns(&c, &op, 9000, 0), 17000);
+    c.eager = false;
+    assert_int_equal(bb_op_work_time(&c, &op).issue_ns, 6000);
 }
 
 int main(void)

@@ -138,6 +138,38 @@ static void router_decides_rows_of_experts_without_capacity(void **state)
     }
 }
 
+/* Megatron-LM's graph of the router contains the shared experts and the norm before it; that of Mamba no attention. */
+static void graphs_capture_the_kernels_of_their_modules(void **state)
+{
+    static const struct {
+        enum bb_kernels_kind kind;
+        const char *captured; /* of attn, mlp, moe, moe_router, moe_preprocess, mamba */
+    } cases[] = {{BB_KERNELS_QKV, "ynnnnn"},     {BB_KERNELS_OUT, "ynnnnn"},       {BB_KERNELS_UP, "nynnnn"},
+                 {BB_KERNELS_ROUTER, "nnyynn"},  {BB_KERNELS_SHARED_UP, "nnyynn"}, {BB_KERNELS_PERMUTE, "nnynyn"},
+                 {BB_KERNELS_EXPERTS, "nnynnn"}, {BB_KERNELS_NORM, "yyyyyy"},      {BB_KERNELS_HEAD, "nnnnnn"}};
+    static struct bb_kernel_list list;
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(cases) * BB_GRAPH_MODULES; i++) {
+        struct bb_kernel_groups groups = {.rows = 32};
+        struct bb_layer_sizes with = sizes;
+        const int module = i % BB_GRAPH_MODULES;
+        const char captured = cases[i / BB_GRAPH_MODULES].captured[module];
+
+        with.graph_modules = 1u << module;
+        list = (struct bb_kernel_list){0};
+        bb_kernel_groups_add(&groups, BB_KERNELS_NORM, BB_KERNELS_FORWARD);
+        bb_kernel_groups_add(&groups, cases[i / BB_GRAPH_MODULES].kind, BB_KERNELS_FORWARD);
+        bb_kernel_groups_append(&with, &groups, &list);
+        for (int j = 0; j < list.n; j++)
+            assert_int_equal(list.items[j].captured, captured == 'y');
+        with.chunk = 4; /* a scan layer */
+        bb_kernel_groups_append(&with, &groups, &list);
+        if (cases[i / BB_GRAPH_MODULES].kind == BB_KERNELS_OUT)
+            assert_int_equal(bb_kernel_list_last(&list)->captured, module == BB_GRAPH_MAMBA);
+    }
+}
+
 static void attention_has_gradients_of_both_operands(void **state)
 {
     (void)state;
@@ -155,6 +187,7 @@ int main(void)
         cmocka_unit_test(uneven_expert_rows_are_one_gemm),
         cmocka_unit_test(experts_of_a_gemm_are_those_with_rows),
         cmocka_unit_test(router_decides_rows_of_experts_without_capacity),
+        cmocka_unit_test(graphs_capture_the_kernels_of_their_modules),
         cmocka_unit_test(attention_has_gradients_of_both_operands),
     };
 

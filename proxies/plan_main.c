@@ -81,15 +81,16 @@ static const struct bb_opt plan_options[] = {
     OPT_STRING(0, "repair", FIELD(failures.repair), NULL, "TIME",
                "with --spares: mean time until a failed node can be used again (default: 1d)",
                .needs = BB_PLAN_STEP | BB_PLAN_FAILURES),
-    OPT_STRING(
-        0, "slow", FIELD(slow), NULL, "LIST",
-        "with --cluster: inject slowdowns (stragglers), separated by commas: rank=5:1.1 makes rank 5's kernels "
-        "1.1x slower "
-        "(steps only); node3:0.5 halves the speed of the node: kernels of all its GPUs take twice as long, and "
-        "all its NICs have half of their bandwidth (factor at most 1); link=node3-nic2:0.5 halves the bandwidth "
-        "of one NIC; link=node3-node7:0.5 that of the path between two nodes (link=node3-to-node7: in one direction); "
-        "link=leaf3:0.5 halves the uplinks of a leaf switch in the profile's fabric",
-        .needs = BB_PLAN_CLUSTER),
+    OPT_STRING(0, "slow", FIELD(slow), NULL, "LIST",
+               "with --cluster: inject slowdowns (stragglers), separated by commas: rank=5:1.1 makes rank 5's kernels "
+               "1.1x slower "
+               "(steps only); node3:0.5 halves the speed of the node: kernels of all its GPUs take twice as long, and "
+               "all its NICs have half of their bandwidth (factor at most 1); link=node3-nic2:0.5 halves the bandwidth "
+               "of one NIC; link=node3-node7:0.5 that of the path between two nodes (link=node3-to-node7: in one "
+               "direction; concurrent "
+               "transfers over several slow paths of one NIC share the bandwidth of one path); "
+               "link=leaf3:0.5 halves the uplinks of a leaf switch in the profile's fabric",
+               .needs = BB_PLAN_CLUSTER),
     OPT_STRING(0, "delay", FIELD(delay), NULL, "LIST",
                "with --cluster: ranks that start each step late, separated by commas: rank=1:100us (us, ms or s)",
                .needs = BB_PLAN_STEP | BB_PLAN_CLUSTER),

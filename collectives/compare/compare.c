@@ -828,7 +828,7 @@ static void print_summary(const struct comparison *t, FILE *out)
     fprintf(out, "; only in A %zu, only in B %zu\n", t->only_a, t->only_b);
     print_uncompared(t, out);
     if (t->hidden)
-        fprintf(out, "# %zu more rows: --full, --json, --csv\n", t->hidden);
+        fprintf(out, "# %zu more row%s: --full, --json, --csv\n", t->hidden, t->hidden == 1 ? "" : "s");
     if (t->only_a && t->only_b && t->a->n && t->a->rows->same_node >= 0)
         fprintf(out, "# links that are inside a node in one file and between nodes in the other are not compared\n");
     if (t->correct.n)
@@ -884,8 +884,9 @@ static int check_criteria(const struct comparison *t, bool strict)
     if (option && outcome_of(t) == FAILED)
         return bb_err(BB_EBELOW, "%s: %s: %s", option, t->b->path, reason);
     if (option)
-        return bb_err(BB_EBELOW, "%s: %s (%zu common rows, %zu inconclusive, %zu with wrong data, %zu only in A)",
-                      option, reason, t->pairs, t->inconclusive, t->verdicts[BB_WRONG_DATA], t->only_a);
+        return bb_err(BB_EBELOW, "%s: %s (%zu common row%s, %zu inconclusive, %zu with wrong data, %zu only in A)",
+                      option, reason, t->pairs, t->pairs == 1 ? "" : "s", t->inconclusive, t->verdicts[BB_WRONG_DATA],
+                      t->only_a);
     return 0;
 }
 

@@ -694,8 +694,9 @@ static void print_head(const struct compute *b)
     fprintf(s->out, "# %d rank%s: %s, %d SMs%s\n", s->world.size,
             s->world.size == 1 ? "" : "s (times of the slowest rank)", d->name, d->sm_count,
             s->shared_gpu ? "; ranks share a GPU: times are meaningless" : "");
-    fprintf(s->out, "# time: %d operations back to back between CUDA events, divided by %d; median of %d samples\n",
-            b->options.iterations, b->options.iterations, b->options.repeats);
+    fprintf(s->out, "# time: %d operation%s back to back between CUDA events, divided by %d; median of %d sample%s\n",
+            b->options.iterations, b->options.iterations == 1 ? "" : "s", b->options.iterations, b->options.repeats,
+            b->options.repeats == 1 ? "" : "s");
     if (d->emulated)
         bb_print_emulated_note(s->out, "", "");
 }

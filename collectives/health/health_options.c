@@ -321,8 +321,8 @@ static void warn_of_baseline(const struct bb_health_options *o, const json_t *ro
     const char *status = json_string_value(json_object_get(root, "status"));
 
     if (n > 0 || !status || strcmp(status, "ok") != 0)
-        bb_warn("--expect %s: its status is '%.40s', with %zu findings, so its values may be too low", o->expect,
-                status ? status : "?", n);
+        bb_warn("--expect %s: its status is '%.40s', with %zu finding%s, so its values may be too low", o->expect,
+                status ? status : "?", n, n == 1 ? "" : "s");
 }
 
 /* Takes the median of a test of an earlier result as expectation. Returns 0, or -BB_EUSAGE if no run can have it. */

@@ -291,8 +291,8 @@ static void report_missing(const struct bb_health_report *r)
         bb_health_add(r->health, &f);
     if (r->session->out && has_fewer)
         fprintf(r->session->out,
-                "# baseline: %zu nodes, this run has %d; no expected values for bisection, rails and whole\n", all,
-                r->health->nodes);
+                "# baseline: %zu node%s, this run has %d; no expected values for bisection, rails and whole\n", all,
+                all == 1 ? "" : "s", r->health->nodes);
     json_decref(missing);
 }
 
@@ -320,7 +320,7 @@ static void print_others(const struct bb_health_report *r, const json_t *others)
                 json_is_string(value) ? json_string_value(value) : "unknown");
     }
     if (i < n)
-        fprintf(r->session->out, "#   and %zu GPUs more\n", n - i);
+        fprintf(r->session->out, "#   and %zu GPU%s more\n", n - i, n - i == 1 ? "" : "s");
 }
 
 void bb_health_print_inventory(const struct bb_health_report *r)
@@ -754,8 +754,8 @@ int bb_health_finish(const struct bb_health_report *r, int last)
     }
     TRY(bb_results_set_all(r->session->json, fields));
     if (r->options->baseline && h->n > 0)
-        bb_warn("--save-baseline %s: %zu findings, so its values may be too low for --expect", r->options->baseline,
-                h->n);
+        bb_warn("--save-baseline %s: %zu finding%s, so its values may be too low for --expect", r->options->baseline,
+                h->n, h->n == 1 ? "" : "s");
     if (failed > 1)
         snprintf(more, sizeof more, "; and %d more", failed - 1);
     if (failed > 0)

@@ -147,7 +147,7 @@ static void print_untested(const json_t *findings, FILE *out)
             fprintf(out, "%s%s", n == 1 ? "; paths of " : ", ", name);
     }
     if (n > SHOWN)
-        fprintf(out, " and %zu more nodes", n - SHOWN);
+        fprintf(out, " and %zu more node%s", n - SHOWN, n == SHOWN + 1 ? "" : "s");
     if (n > 0)
         fprintf(out, " not tested, to test them: --only pairs");
     json_decref(hosts);

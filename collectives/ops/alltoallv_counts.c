@@ -95,7 +95,8 @@ int bb_alltoallv_counts_parse(struct bb_alltoallv_counts *t, const char *text, c
     if (r.row == 0)
         rc = bb_err(BB_EUSAGE, "matrix file %s is empty", name);
     else if (r.row != r.columns)
-        rc = bb_err(BB_EUSAGE, "matrix file %s has %d rows and %d columns, but must be square", name, r.row, r.columns);
+        rc = bb_err(BB_EUSAGE, "matrix file %s has %d row%s and %d column%s, but must be square", name, r.row,
+                    r.row == 1 ? "" : "s", r.columns, r.columns == 1 ? "" : "s");
     if (rc == 0) {
         t->bytes = r.bytes;
         t->n = r.row;

@@ -206,8 +206,8 @@ static int put_row(struct overlap *v, const struct bb_overlap_work *work, const 
         return 0;
     *row = make_row(v, work, limit, r);
     if (r->wrong > 0)
-        (void)bb_err_job(BB_EDATA, "wrong data: %llu elements of %s of %zu bytes, concurrent with GEMMs (CTAs: %s)",
-                         r->wrong, row->collective, row->bytes, row->ctas);
+        (void)bb_err_job(BB_EDATA, "wrong data: %llu element%s of %s of %zu bytes, concurrent with GEMMs (CTAs: %s)",
+                         r->wrong, r->wrong == 1 ? "" : "s", row->collective, row->bytes, row->ctas);
     bb_table_row(lists_all(v) ? v->session.out : NULL, fields, row);
     snprintf(what, sizeof what, "%s of %zu bytes, concurrent with GEMMs", row->collective, row->bytes);
     return bb_result_put(&v->session, fields, row, &r->seen, r->seen.gpu_flags, what);

@@ -183,9 +183,9 @@ static struct bb_p2p_finding judge_data(struct p2p *p, const struct bb_p2p_run *
     p->wrong = p->wrong || found.wrong > 0;
     if (found.wrong > 0 && p->session.world.rank == 0) {
         bb_progress_clear(&p->session.progress);
-        (void)bb_err_job(BB_EDATA, "wrong data: %llu elements of %s from rank %d (%s) to rank %d (%s): %s, %s",
-                         found.wrong, bb_format_bytes(run->bytes, size), from, p->session.world.hosts[from], to,
-                         p->session.world.hosts[to], bb_p2p_metrics[run->kind].metric,
+        (void)bb_err_job(BB_EDATA, "wrong data: %llu element%s of %s from rank %d (%s) to rank %d (%s): %s, %s",
+                         found.wrong, found.wrong == 1 ? "" : "s", bb_format_bytes(run->bytes, size), from,
+                         p->session.world.hosts[from], to, p->session.world.hosts[to], bb_p2p_metrics[run->kind].metric,
                          bb_p2p_metrics[run->kind].direction);
     }
     return found;

@@ -332,9 +332,10 @@ static void print_settings(const struct bb_report *r)
         fprintf(out, "# agg iters: %d operations in one NCCL group per iteration, times are per operation%s\n",
                 o->aggregate, shows_iterations(r) ? ", i_min, i_max and i_p99 per iteration" : "");
     if (o->graph_launches > 0)
-        fprintf(out, "# graph: %d launches per sample after one untimed launch\n", o->graph_launches);
+        fprintf(out, "# graph: %d launch%s per sample after one untimed launch\n", o->graph_launches,
+                o->graph_launches == 1 ? "" : "es");
     if (o->unalign > 0)
-        fprintf(out, "# unalign: buffers are offset by %d elements\n", o->unalign);
+        fprintf(out, "# unalign: buffers are offset by %d element%s\n", o->unalign, o->unalign == 1 ? "" : "s");
     if (o->null_stream)
         fprintf(out, "# stream: null stream\n");
     if (o->device)
@@ -380,8 +381,9 @@ static void print_time(const struct bb_report *r, const struct bb_mode *mode)
     if (mode->single)
         fprintf(r->out, "# time: %s (%s mode)", help, name);
     else if (r->options->aggregate > 1)
-        fprintf(r->out, "# time: %d iterations of %d %s, divided by %d (%s mode)", r->ctx->iterations,
-                r->options->aggregate, help, r->ctx->iterations * r->options->aggregate, name);
+        fprintf(r->out, "# time: %d iteration%s of %d %s, divided by %d (%s mode)", r->ctx->iterations,
+                r->ctx->iterations == 1 ? "" : "s", r->options->aggregate, help,
+                r->ctx->iterations * r->options->aggregate, name);
     else
         fprintf(r->out, "# time: %d %s, divided by %d (%s mode)", r->ctx->iterations, help, r->ctx->iterations, name);
     fprintf(r->out, "%s: %s; row: %s%s%s%s\n", r->full ? "\n#       sample" : "; sample",
@@ -697,6 +699,20 @@ static const char *limits_option(const struct bb_report *r)
 
 enum { SHORTFALL_TEXT = 512 };
 
+/* Returns the number of significant digits, at least 6, with which two unequal values have different texts. */
+static int digits_that_differ(double a, double b)
+{
+    char texts[2][32];
+    int digits = 5;
+
+    do {
+        digits++;
+        snprintf(texts[0], sizeof texts[0], "%.*g", digits, a);
+        snprintf(texts[1], sizeof texts[1], "%.*g", digits, b);
+    } while (digits < 17 && strcmp(texts[0], texts[1]) == 0);
+    return digits;
+}
+
 /* Writes to text why a criterion is not met. Returns text. */
 static const char *shortfall_text(const struct bb_report *r, int coll, const struct verdict *v,
                                   char text[SHORTFALL_TEXT])
@@ -706,6 +722,7 @@ static const char *shortfall_text(const struct bb_report *r, int coll, const str
     char what[64], size[BB_BYTES_TEXT], name[64], place[BB_GROUP_TEXT + 8], count[64], mean[160], links[112];
     char from[160] = "", *restricted = bb_json_restrictions(NULL, NULL);
     const char *of = bb_busbw_threshold_text(t, size);
+    const int digits = digits_that_differ(v->busbw_gbps, t->gbps);
 
     snprintf(what, sizeof what, "%s%s%s%s", bb_colls[coll].name, mode ? " (" : "", mode ? mode : "", mode ? ")" : "");
     if (t->from && r->expected)
@@ -718,9 +735,9 @@ static const char *shortfall_text(const struct bb_report *r, int coll, const str
     else
         snprintf(name, sizeof name, t->scope == BB_BUSBW_SIZE ? "bus bandwidth at %s" : "%s bus bandwidth", of);
     if (isfinite(v->busbw_gbps))
-        snprintf(text, SHORTFALL_TEXT, "%s: %s%s is %g GB/s, below the required %g GB/s%s%s%s%s%s%s", what, name,
-                 where(r, v, place), v->busbw_gbps, t->gbps, from, mean_of(r, v, mean), how_many(r, v, count),
-                 link_test(r, coll, t->gbps, links), restricted ? "; restricted by " : "",
+        snprintf(text, SHORTFALL_TEXT, "%s: %s%s is %.*g GB/s, below the required %.*g GB/s%s%s%s%s%s%s", what, name,
+                 where(r, v, place), digits, v->busbw_gbps, digits, t->gbps, from, mean_of(r, v, mean),
+                 how_many(r, v, count), link_test(r, coll, t->gbps, links), restricted ? "; restricted by " : "",
                  restricted ? restricted : "");
     else
         snprintf(text, SHORTFALL_TEXT, "%s: cannot check the bus bandwidth (%s, %s): %s", what, limits_option(r), of,
@@ -1050,8 +1067,8 @@ static void add_run_checks(const struct bb_report *r)
 
     if (t->results > t->unchecked || t->wrong > 0) {
         if (t->wrong > 0)
-            snprintf(reason, sizeof reason, "%llu elements are wrong, first on rank %d (%s)", t->wrong, t->wrong_rank,
-                     r->ctx->world->hosts[t->wrong_rank]);
+            snprintf(reason, sizeof reason, "%llu element%s wrong, first on rank %d (%s)", t->wrong,
+                     t->wrong == 1 ? " is" : "s are", t->wrong_rank, r->ctx->world->hosts[t->wrong_rank]);
         bb_checks_add(r->checks, &(struct bb_check){.check = "data",
                                                     .status = t->wrong > 0 ? BB_CHECK_FAIL : BB_CHECK_OK,
                                                     .measured = NAN,

@@ -170,7 +170,7 @@ def study_chart(result, chart):
         yield Chart(
             f"{title} ({result.text('name')})", [result], about=result.text("about"),
             traces=[study_line(name, points, i, numeric) for i, (name, points) in enumerate(lines.items())],
-            notes=[f"{failed} rows of the study have no value for this chart"] if failed else [],
+            notes=[f"{failed} row{' has' if failed == 1 else 's have'} no value for this chart"] if failed else [],
             xaxis=study_axis(x_name, xs) if numeric else name_axis(), yaxis=axis(y_name, rangemode="tozero"),
             columns=(", ".join(lines_by) or "line", x_name, y_name),
             rows=[[name, x, median(ys)] for name, points in lines.items() for x, ys in points.items()])

@@ -213,7 +213,7 @@ def test_sequence_parallel_traffic_of_encoder_and_decoder(plan, tmp_path):
     (("--cp", 2), "encoder-decoder models do not support cp 2; try: --cp 1"),
     (("--tp", 4, "--sequence-parallel", "--decoder-seq-length", 114), "decoder sequence length 114 is not divisible by tp 4; try: "
                                                                       "--decoder-seq-length 116"),
-    (("--layers", 1), "1 layers, expected 2 to 10000"),
+    (("--layers", 1), "1 layer, expected 2 to 10000"),
 ])
 def test_rejects_invalid_encoder_decoder_layouts(busbar, tmp_path, args, expected):
     assert expected in rejected(busbar, "transformer", "--model", folder_of(tmp_path, "t5-base", T5_BASE), "--ranks", 4, *args)

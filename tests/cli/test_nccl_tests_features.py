@@ -335,6 +335,7 @@ def test_reason_of_a_failed_run_is_the_error_of_the_rank_that_failed(busbar, tmp
 THRESHOLDS = [  # in the cost model 4K has less bandwidth than 64K, and the mean lies between both
     ("4K:{small},64K:{large},peak:{large}", 0, []),
     ("64K:{more}", 5, ["bus bandwidth at 64 KiB", "below the required"]),
+    ("64K:{close:.15g}", 5, ["below the required"]),
     ("peak:{more}", 5, ["peak bus bandwidth", "below the required"]),
     ("4K:{large}", 5, ["bus bandwidth at 4 KiB", "below the required"]),
     ("{mean},peak:{large}", 0, []),
@@ -348,9 +349,10 @@ def test_thresholds_per_size_and_for_the_peak(busbar, model, tmp_path):
     seen = [r["busbw_gbps"] for r in busbar.json(*args, ranks=4, env=model, tmp_path=tmp_path)["results"]]
     small, large = min(seen), max(seen)
     for thresholds, status, message in THRESHOLDS:
-        text = thresholds.format(small=0.99 * small, large=0.99 * large, more=1.01 * large, mean=0.99 * (small + large) / 2)
+        text = thresholds.format(small=0.99 * small, large=0.99 * large, more=1.01 * large, close=(1 + 1e-9) * large, mean=0.99 * (small + large) / 2)
         done = busbar.run(*args, "--min-busbw", text, ranks=4, env=model)
         assert done.returncode == status and ("FAILED" in done.stdout) == (status == 5), text
+        assert not re.search(r"is ([0-9.]+) GB/s, below the required \1 GB/s", done.stderr), done.stderr
         assert all(word in done.stderr for word in message) and (status == 5 or done.stderr == ""), text
 
 

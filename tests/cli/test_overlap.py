@@ -88,7 +88,7 @@ def test_corrupt_byte_of_the_last_collective_is_detected(busbar, tmp_path, call,
     result = json.loads(path.read_text())
     assert done.returncode == (3 if wrong else 0), done.stderr
     assert [r["wrong"] for r in result["results"]] == [int(wrong)]
-    assert ("wrong data: 1 elements of all_reduce" in done.stderr) == wrong
+    assert ("wrong data: 1 element of all_reduce" in done.stderr) == wrong
 
 
 def test_gemm_leaves_sms_to_nccl(busbar, tmp_path):

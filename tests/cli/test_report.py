@@ -542,7 +542,7 @@ def test_charts_of_a_study_by_its_columns():
     assert (ring["name"], ring["x"], ring["y"]) == ("Ring, n 3", [2, 4], [6, 8])
     assert (ring["error_y"]["arrayminus"], ring["error_y"]["array"]) == ([1, 0], [1, 0])
     assert (free["name"], free["y"], "error_y" in free) == ("algo not set, n 3", [4], False)
-    assert charts_of[1].notes == charts_of[0].notes == ["1 rows of the study have no value for this chart"]
+    assert charts_of[1].notes == charts_of[0].notes == ["1 row has no value for this chart"]
     assert charts_of[2].traces[0]["type"] == "bar" and charts_of[2].traces[0]["x"] == ["Ring"]
 
 

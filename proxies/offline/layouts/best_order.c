@@ -269,8 +269,8 @@ static void print_rows(const struct bb_best_order *best, const int *columns, int
         lines++;
     }
     if (left > 0)
-        fprintf(out, "  %d more orders (%s has the most bytes); the JSON lists all orders\n", left,
-                best->rows[best->n - 1].order);
+        fprintf(out, "  %d more order%s (%s has the most bytes); the JSON lists all orders\n", left,
+                left == 1 ? "" : "s", best->rows[best->n - 1].order);
 }
 
 void bb_best_order_print(const struct bb_best_order *best, FILE *out)

@@ -223,7 +223,8 @@ static void report_faults(const struct bb_faults *f, const char *what)
     for (int i = 0; i < f->n && i < BB_FAULTS_KEPT; i++)
         bb_err(BB_EFAIL, "%s: %s", what, f->text[i]);
     if (f->n > BB_FAULTS_KEPT)
-        bb_err(BB_EFAIL, "%s: %d more errors are not shown", what, f->n - BB_FAULTS_KEPT);
+        bb_err(BB_EFAIL, "%s: %d more error%s not shown", what, f->n - BB_FAULTS_KEPT,
+               f->n == BB_FAULTS_KEPT + 1 ? " is" : "s are");
 }
 
 int bb_checks_report(const struct bb_checks *checks)

@@ -121,8 +121,8 @@ static int add_stages(struct network_builder *g, const json_t *part, int width, 
     int stages = (int)json_array_size(blocks), rc = 0;
 
     if (stages < 1 || stages > MAX_STAGES)
-        return bb_err(BB_EUSAGE, "%s: 'blocks' has %d elements, expected a list of 1 to %d numbers", g->where, stages,
-                      MAX_STAGES);
+        return bb_err(BB_EUSAGE, "%s: 'blocks' has %d element%s, expected a list of 1 to %d numbers", g->where, stages,
+                      stages == 1 ? "" : "s", MAX_STAGES);
     for (int s = 0; s < stages; s++) {
         json_int_t n = json_integer_value(json_array_get(blocks, (size_t)s));
 

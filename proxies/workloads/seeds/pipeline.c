@@ -287,9 +287,9 @@ static void write_summary(struct pipeline *b)
     b->step->samples = (double)b->replicas * c->micro_batches * b->model->micro_batch;
     b->layers_text = bb_step_text(b->step, "%d layer%s", b->stage_layers, b->stage_layers == 1 ? "" : "s");
     b->step->summary = bb_step_text(
-        b->step, "%d layers in %d stages of %d, %d micro-batch%s of %d, %d replica%s; lock step, no pipeline bubble",
-        c->layers, c->stages, b->stage_layers, c->micro_batches, c->micro_batches == 1 ? "" : "es",
-        b->model->micro_batch, b->replicas, b->replicas == 1 ? "" : "s");
+        b->step, "%d layer%s in %d stage%s of %d, %d micro-batch%s of %d, %d replica%s; lock step, no pipeline bubble",
+        c->layers, c->layers == 1 ? "" : "s", c->stages, c->stages == 1 ? "" : "s", b->stage_layers, c->micro_batches,
+        c->micro_batches == 1 ? "" : "es", b->model->micro_batch, b->replicas, b->replicas == 1 ? "" : "s");
 }
 
 /* Creates the kernel lists of the forward and backward pass of one layer and one micro-batch, whose FLOPs must equal

@@ -251,11 +251,32 @@ static int count_lost_pairs(const struct run *r)
     return n;
 }
 
+enum { SHORTFALL_TEXT = 96 };
+
+/* Writes which copy is furthest below its expected rate, if that is --slow times as fast: all GPUs may be equally slow. */
+static const char *shortfall_text(const struct run *r, char text[SHORTFALL_TEXT])
+{
+    double lowest = 1 / r->options.slow;
+
+    text[0] = '\0';
+    for (int id = 0; id < BB_COPIES; id++) {
+        const double expected = expected_of(r, &bb_copy_cases[id]);
+        const double part = rates_of(r, id, 0, r->session.world.size).min / expected;
+
+        if (!(part < 0.99 * lowest)) /* NaN: not measured, or no expected rate */
+            continue;
+        lowest = part;
+        snprintf(text, SHORTFALL_TEXT, "; %s reaches %.0f %% of the expected %.4g GB/s", bb_copy_cases[id].name,
+                 100 * part, expected);
+    }
+    return text;
+}
+
 static void print_verdict(const struct run *r)
 {
     FILE *out = r->session.out;
     const int shown = r->session.detail || r->n < SHOWN ? r->n : SHOWN, lost = count_lost_pairs(r);
-    char text[FINDING_TEXT];
+    char text[FINDING_TEXT], shortfall[SHORTFALL_TEXT];
 
     if (lost > 0)
         fprintf(out, "# %d pair%s of GPUs without access to each other's memory (CUDA IPC)\n", lost,
@@ -265,9 +286,11 @@ static void print_verdict(const struct run *r)
     if (r->session.shared_gpu)
         fprintf(out, "# not judged: ranks share a GPU\n");
     else if (r->session.world.size == 1)
-        fprintf(out, "# one GPU: not judged, there is no other GPU to compare it with\n");
+        fprintf(out, "# one GPU: not judged, there is no other GPU to compare it with%s\n",
+                shortfall_text(r, shortfall));
     else if (r->n == 0)
-        fprintf(out, "# no slow GPU and no slow pair among %d GPUs\n", r->session.world.size);
+        fprintf(out, "# no slow GPU and no slow pair among %d GPUs%s\n", r->session.world.size,
+                shortfall_text(r, shortfall));
     else
         fprintf(out, "# SLOW: %d GPU%s, %d pair%s; first: %s\n", r->gpus_slow, r->gpus_slow == 1 ? "" : "s",
                 r->n - r->gpus_slow, r->n - r->gpus_slow == 1 ? "" : "s", finding_text(r, &r->findings[0], text));

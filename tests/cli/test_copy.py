@@ -21,7 +21,10 @@ def gbps(link, extra_us):
 
 def test_one_gpu_is_not_judged(busbar, tmp_path):
     _, slow, done = copy(busbar, tmp_path, ranks=1, EMU_SLOW="rank=0:3")
-    assert slow == set() and done.stdout.splitlines()[-1] == "# one GPU: not judged, there is no other GPU to compare it with"
+    assert slow == set() and done.stdout.splitlines()[-1].startswith("# one GPU: not judged, there is no other GPU to compare it with"), done.stdout
+    for ranks, link, text in ((1, "pcie0", "with; host to GPU reaches 50 % of the expected 52 GB/s"), (2, "nvlink1", "2 GPUs; GPU to GPU, write reaches 50 % of the expected 330 GB/s")):
+        _, slow, done = copy(busbar, tmp_path, ranks=ranks, EMU_SLOW_LINKS=f"{link}:0.5")  # all GPUs are equally slow
+        assert slow == set() and done.stdout.endswith(f"{text}\n"), done.stdout
 
 
 def test_rates_are_those_of_the_links(busbar, tmp_path):

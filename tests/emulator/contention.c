@@ -180,6 +180,7 @@ static const double GRACE_S = 0.0005, AWAY_S = 0.05;
 enum { GRACE_POLLS = 8 };
 static _Thread_local struct {
     bool calls;       /* has called CUDA or NCCL since its last pause */
+    bool queries;     /* the last of these calls was a query of work that had not ended */
     int polls;        /* of this wait, since another host's wait ended; 0: none */
     double first_s;   /* time of the first of these polls */
     double away_s;    /* time of the report that this thread waits; 0: it has not reported a wait */
@@ -218,16 +219,34 @@ void emu_host_polls(void)
 {
     if (contention.is_shared)
         note_poll();
-    poll.calls = true; /* the pause after this poll is not another one */
+    poll.calls = poll.queries = true; /* the pause after this poll is not another one */
 }
 
-/* A host that pauses twice without a call of CUDA or NCCL in between polls for something else, such as memory that it
- * shares with other ranks. */
+static bool is_running(void)
+{
+    bool is;
+
+    if (!lock_line())
+        return false;
+    is = emu_timeline_is_running(contention.line, contention.host);
+    emu_timeline_unlock(contention.line);
+    return is;
+}
+
+/* A host that pauses polls for memory that it shares with other ranks, except after an unsuccessful query and while it
+ * waits for its GPU, and always if it pauses twice without a call of CUDA or NCCL in between. Already the first pause
+ * counts: the others wait since before, and the next call of this host ends the waits of all. */
 void emu_host_pauses(void)
 {
-    if (contention.is_shared && !poll.calls && getpid() == gettid())
+    if (contention.is_shared && getpid() == gettid() && (!poll.calls || (!poll.queries && is_running())))
         note_poll();
     poll.calls = false;
+}
+
+cudaError_t emu_host_queries_again(void)
+{
+    poll.queries = true;
+    return cudaErrorNotReady;
 }
 
 /* Reports that a wait for other processes has ended. */
@@ -244,6 +263,7 @@ static void end_wait_locked(void)
 void emu_host_calls_locked(void)
 {
     poll.calls = true;
+    poll.queries = false;
     if (poll.polls > 0)
         end_wait_locked();
 }

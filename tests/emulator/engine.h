@@ -121,9 +121,11 @@ void emu_host_lost(void);
 void emu_host_found(void);
 /* Reports that the host polls for the end of a wait for other processes; emu_host_back reports the end. */
 void emu_host_polls(void);
-/* Reports that the host yields its CPU or sleeps. The second such pause without a call of CUDA or NCCL in between has
- * the effect of emu_host_polls. The next call (emu_host_calls_locked, from emu_lock) has the effect of emu_host_back. */
+/* Reports that the host yields its CPU or sleeps. If it does not wait for its GPU, this has the effect of emu_host_polls,
+ * and the next call of CUDA or NCCL (emu_host_calls_locked, from emu_lock) that of emu_host_back. A query of work that has
+ * not ended calls emu_host_queries_again, which returns cudaErrorNotReady: the next pause belongs to the query. */
 void emu_host_pauses(void);
+cudaError_t emu_host_queries_again(void);
 void emu_host_calls_locked(void);
 void emu_host_waits_for_one(void); /* reports that the host waits for any one operation */
 /* Reports the position of a device in the machine, which only NCCL knows. machine_rank: rank that the device's GPU

@@ -183,7 +183,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
     if (event->captured)
         rc = cudaErrorCapturedEvent;
     else if (event->mark && !is_done_locked(event->mark))
-        rc = cudaErrorNotReady;
+        rc = emu_host_queries_again();
     else if (event->mark)
         emu_host_poll_locked(event->mark->time_ns);
     if (rc == cudaSuccess)

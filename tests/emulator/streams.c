@@ -207,7 +207,7 @@ static cudaError_t query_locked(struct CUstream_st *s)
         return rc;
     emu_contention_host_waits_locked(NULL, s);
     if (s->issued != s->done)
-        return cudaErrorNotReady;
+        return emu_host_queries_again();
     emu_host_poll_locked(s->clock_ns);
     return emu.devices[s->device].sticky;
 }

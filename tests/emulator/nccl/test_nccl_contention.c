@@ -7,11 +7,14 @@
  */
 #include "ranks.h"
 
+#include <dlfcn.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -218,6 +221,44 @@ static int on_one_nic(struct rank *r)
     return drop_lanes(r, &l);
 }
 
+struct gate {
+    atomic_int waiting, open;
+};
+
+/* As on_one_nic, after a barrier in shared memory: the second pair has polled for long when the first pair arrives, which
+ * waits for one pause only. The second pair notices the end of the barrier 30 ms later. */
+static int after_a_barrier(struct rank *r)
+{
+    struct gate *gate = *(struct gate *const *)r->arg;
+    void (*emu_host_pauses)(void);
+    struct lanes l;
+    cudaEvent_t start;
+    ncclComm_t pair;
+
+    *(void **)&emu_host_pauses = dlsym(RTLD_DEFAULT, "emu_host_pauses"); /* ../engine.h */
+    CHECK(emu_host_pauses != NULL);
+    CHECK_EQ(make_lanes(r, &l), 0);
+    CHECK_EQ(ncclCommSplit(r->comm, r->rank % 2, r->rank, &pair, NULL), ncclSuccess);
+    CHECK_EQ(line_up(r, &l), 0);
+    CHECK_EQ(cudaEventCreate(&start), cudaSuccess);
+    for (int i = 0; r->rank % 2 == 1 && i < 20; i++) {
+        emu_host_pauses();
+        usleep(200);
+    }
+    atomic_fetch_add(&gate->waiting, r->rank % 2);
+    while (atomic_load(r->rank % 2 == 1 ? &gate->open : &gate->waiting) < 2)
+        usleep(100);
+    if (r->rank % 2 == 0)
+        emu_host_pauses();
+    atomic_fetch_add(&gate->open, 1 - r->rank % 2);
+    usleep(r->rank % 2 * 30000);
+    CHECK_EQ(cudaEventRecord(start, l.streams[0]), cudaSuccess);
+    CHECK_EQ(ncclAllReduce(l.x, l.x, MB, ncclInt8, ncclMax, pair, l.streams[0]), ncclSuccess);
+    CHECK_US(stream_us(l.streams[0], start), 2000);
+    CHECK_EQ(ncclCommDestroy(pair), ncclSuccess);
+    return drop_lanes(r, &l);
+}
+
 /* Four GPUs of one process, two on each NIC. The first and second GPU of a node communicate with those of the other
  * node. The second pair sends twice as much, half of it after the first pair has ended. */
 enum { GPUS = 4 };
@@ -315,8 +356,12 @@ static void links_are_shared(void **state)
 
 static void a_nic_is_shared(void **state)
 {
+    struct gate *gate = mmap(NULL, sizeof(*gate), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
     (void)state;
+    assert_true(gate != MAP_FAILED);
     run_ranks(4, on_one_nic, NULL, 0, NULL);
+    run_ranks(4, after_a_barrier, &gate, 0, NULL);
     run_ranks(2, gpus_of_a_process, NULL, RANKS_NO_COMM, NULL);
     run_ranks(1, gpus_of_a_process, NULL, RANKS_NO_COMM, NULL);
 }

@@ -115,6 +115,11 @@ void emu_timeline_lose_host(struct emu_timeline *t, int host)
     set_host(t, host, TL_LOST);
 }
 
+bool emu_timeline_is_running(const struct emu_timeline *t, int host)
+{
+    return t->hosts[host].state == TL_RUNNING;
+}
+
 bool emu_timeline_has_lost(const struct emu_timeline *t, int host)
 {
     return t->hosts[host].state == TL_LOST;

@@ -78,6 +78,7 @@ void emu_timeline_await_hosts(struct emu_timeline *t, int host, bool polls);
 void emu_timeline_end_wait(struct emu_timeline *t, int host, double clock_ns);
 uint32_t emu_timeline_returns(const struct emu_timeline *t); /* callable without the lock */
 void emu_timeline_lose_host(struct emu_timeline *t, int host);
+bool emu_timeline_is_running(const struct emu_timeline *t, int host);
 bool emu_timeline_has_lost(const struct emu_timeline *t, int host);
 /*
  * Removes hosts whose process has ended, and loses running hosts that wait without reporting it: hosts that call nothing

@@ -507,6 +507,11 @@ def test_proxy_names_the_group_with_a_slow_nic(busbar, tmp_path):
     assert "the slowest rank (step times within 1 %)" in done.stdout
     assert re.search(r"# communication takes [23]\.\d\d x the time predicted for h100-sxm-ib; to find the link: busbar bench p2p$", done.stdout)
     assert "# communication takes" not in busbar.run(*args, ranks=4, env=env).stdout
+    done = busbar.run(*args, "--compute", "timed", ranks=4, env={**env, "EMU_SLOW": ",".join(f"rank={r}:1.5" for r in range(4))})
+    assert done.stdout.endswith("# compute takes 1.50 x the time predicted for h100-sxm-ib; to test the GPUs: busbar bench compute\n"), done.stdout
+    one_role = ("--layers", 4, "--pp", 4, "--micro-batches", 8, "--compute", "timed")  # rank 2 delays the others, which wait in messages
+    done = busbar.run(*args, *one_role, ranks=4, env={**env, "EMU_NODES": "1", "EMU_SLOW": "rank=2:5"})
+    assert done.stdout.endswith("h100-sxm-ib: a slow or late rank, or a slow link; to find it: busbar bench compute, busbar bench p2p\n"), done.stdout
     for ranks, has_others in ((5, False), (4, True)):  # on three nodes: 2, 2 and 1; 2, 1 and 1
         done = busbar.run(*args, "--json", tmp_path / "r.json", ranks=ranks, env={**env, "EMU_NODES": "3"})
         assert ("--cluster: the prediction assumes nodes of 2 consecutive ranks" in done.stderr) == has_others, done.stderr

@@ -124,18 +124,37 @@ void bb_run_forecast_print(const struct bb_run_forecast *f, double step_us, bool
         print_line(f->measured[i].by, f->measured[i].name, (struct pair){f->measured[i].us, f->predicted[i].us}, &line);
 }
 
-void bb_run_forecast_print_comm(const struct bb_run_forecast *f, FILE *out)
+/* Returns measured / predicted time of a part of the step; 0: not longer by more than 20 % and 1 % of the step. */
+static double excess_of(const struct bb_run_forecast *f, const char *part)
 {
-    char *restricted = bb_json_restrictions(NULL, NULL);
     int i = 0;
 
-    while (i < f->n && strcmp(f->measured[i].name, "communication") != 0)
+    while (i < f->n && strcmp(f->measured[i].name, part) != 0)
         i++;
-    if (i < f->n && f->measured[i].us > 1.2 * f->predicted[i].us &&
-        f->measured[i].us - f->predicted[i].us > 0.01 * f->rank_us[0])
-        fprintf(out, "# communication takes %.2f x the time predicted for %s%s%s; %s: busbar bench p2p\n",
-                f->measured[i].us / f->predicted[i].us, f->cluster, restricted ? "; restricted by " : "",
-                restricted ? restricted : "", restricted ? "if it is as slow without that" : "to find the link");
+    return i < f->n && f->predicted[i].us > 0 && f->measured[i].us > 1.2 * f->predicted[i].us &&
+                   f->measured[i].us - f->predicted[i].us > 0.01 * f->rank_us[0]
+               ? f->measured[i].us / f->predicted[i].us
+               : 0;
+}
+
+void bb_run_forecast_print_longer(const struct bb_run_forecast *f, bool judged, FILE *out)
+{
+    const double compute = excess_of(f, "compute"), comm = excess_of(f, "communication");
+    char *restricted = bb_json_restrictions(NULL, NULL);
+
+    if (compute > 0)
+        fprintf(out, "# compute takes %.2f x the time predicted for %s; to test the GPUs: busbar bench compute\n",
+                compute, f->cluster);
+    else if (comm > 0 && !judged)
+        fprintf(
+            out,
+            "# communication takes %.2f x the time predicted for %s: a slow or late rank, or a slow link; to find it: "
+            "busbar bench compute, busbar bench p2p\n",
+            comm, f->cluster);
+    else if (comm > 0)
+        fprintf(out, "# communication takes %.2f x the time predicted for %s%s%s; %s: busbar bench p2p\n", comm,
+                f->cluster, restricted ? "; restricted by " : "", restricted ? restricted : "",
+                restricted ? "if it is as slow without that" : "to find the link");
     free(restricted);
 }
 

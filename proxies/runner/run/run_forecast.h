@@ -34,12 +34,12 @@ void bb_run_forecast_release(struct bb_run_forecast *f);
 /*
  * f: the comparison; step_us: measured step time in us; full: also the phases, groups and kinds of operation.
  * bb_run_forecast_print  - prints the comparison as a table.
- * bb_run_forecast_print_comm - prints that communication takes longer than predicted, if it does by more than 20 % and
- *                          1 % of the step.
+ * bb_run_forecast_print_longer - prints that compute, or else communication, takes longer than predicted, if it does by more
+ *                          than 20 % and 1 % of the step. judged: no rank is slow or late
  * bb_run_forecast_json   - returns the object `forecast` of the results file; JSON null if no comparison was requested.
  */
 void bb_run_forecast_print(const struct bb_run_forecast *f, double step_us, bool full, FILE *out);
-void bb_run_forecast_print_comm(const struct bb_run_forecast *f, FILE *out);
+void bb_run_forecast_print_longer(const struct bb_run_forecast *f, bool judged, FILE *out);
 json_t *bb_run_forecast_json(const struct bb_run_forecast *f, double step_us);
 
 #endif

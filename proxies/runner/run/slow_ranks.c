@@ -433,7 +433,8 @@ static void print_slow_transfers(const struct bb_run_report *r, const struct slo
 }
 
 /* Prints why nothing is known to be slow. */
-static void print_not_judged(const struct bb_run_report *r, const struct slow_list *transfers, FILE *out)
+static void print_not_judged(const struct bb_run_report *r, const struct slow_list *transfers, bool all_judged,
+                             FILE *out)
 {
     const bool judges = r->forecast->known && !r->forecast->other_nodes;
     const char *option = r->forecast->known ? "" : "--cluster NAME|FILE, or ";
@@ -450,7 +451,7 @@ static void print_not_judged(const struct bb_run_report *r, const struct slow_li
                 "nodes: %sbusbar health\n",
                 option);
     else if (judges)
-        bb_run_forecast_print_comm(r->forecast, out);
+        bb_run_forecast_print_longer(r->forecast, all_judged, out);
 }
 
 /* Prints a late rank: it is idle longer than the others of its role, or waits less, by `us`. A rank that starts its first
@@ -557,7 +558,7 @@ void bb_run_culprit_print(const struct bb_run_report *r, FILE *out)
     else if (late != BB_NONE && (transfers.n == 0 || idle))
         print_late(r, late, idle, idle ? w->late_idle_us : w->late_us, out);
     else if (transfers.n == 0)
-        print_not_judged(r, &transfers, out);
+        print_not_judged(r, &transfers, gpus.single == 0, out);
     free(gpus.ranks);
     free(transfers.ranks);
 }

@@ -80,6 +80,7 @@ static char *command_text(const struct bb_plan_options *o, int gpus_per_node, co
     if (o->gpu_memory > 0)
         fprintf(out, " --gpu-memory %zu", o->gpu_memory);
     fputs(o->graph ? " --graph" : "", out);
+    write_text(out, "cuda-graph-modules", o->config.transformer.graph_modules);
     if (o->forecast && software_of(o) != default_software(o, choice->sync))
         fprintf(out, " --software %s", software_of(o)->name);
     write_text(out, "tokens", o->tokens);

@@ -38,11 +38,13 @@ def test_long_steps_are_extrapolated(busbar):
 def test_dedup_dispatch_applies_to_ep_groups_of_several_nodes(busbar):
     """A group within a node of 8 GPUs uses alltoall, one on two nodes sends a token to at most two; the printed command gives the same step."""
     args = ("--model deepseek_v3 --layers 4 --ranks 32 --tp 1 --pp 1 --cp 1 --micro-batch-size 1 --schedule 1f1b --dp-sync zero3 --recompute full "
-            "--global-batch-size 64 --cluster h100-sxm-ib --best-layout --moe-dispatch dedup --moe-node-limit 3").split()
+            "--global-batch-size 64 --cluster h100-sxm-ib --best-layout --moe-dispatch dedup --moe-node-limit 3 "
+            "--cuda-graph-modules attn,moe_router --fp8-param-gather").split()
     for ep, dispatch in ((8, "alltoall"), (16, "dedup --moe-node-limit 2"), (32, "dedup --moe-node-limit 3")):
         found = busbar.run("plan", "transformer", *args, "--ep", ep, emulated=False).stdout
         command = re.search(r"command: busbar (.*)", found)[1]
         assert f"--moe-dispatch {dispatch} --recompute" in command
+        assert " --cuda-graph-modules attn,moe_router " in command and command.endswith(" --fp8-param-gather")
         step = re.search(r"layout 1: step (\S+ \S+),", found)[1]
         assert step in busbar.run(*command.split(), emulated=False).stdout
 

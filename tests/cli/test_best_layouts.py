@@ -2,6 +2,7 @@
 the search that takes the least time runs here."""
 import json
 import re
+import shlex
 
 import pytest
 from best_layouts import RECIPES, RESULTS, search
@@ -63,3 +64,22 @@ def test_modules_of_recomputation_are_searched_and_printed(busbar):
     plan = json.loads(busbar.run(*re.search(r"command: busbar (.*)", found)[1].split(), "--json", "-", emulated=False).stdout)
     assert plan["predicted"]["step_us"] == rows[0]["step_us"]
     assert plan["predicted"]["memory"]["needed_bytes"] == rows[0]["memory_bytes"]
+
+
+@pytest.mark.parametrize("layers, pp, more, ends, layout", [
+    (9, 4, "--schedule 1f1b", (2, 1), None), (13, 4, "--vpp 2", (None, None), "Et|(t*2|)*6L"), (37, 16, "", (None, None), "Et*2|(t*3|)*6(t*2|)*8tL"),
+    (9, 4, "--vpp 2 --pipeline-layout Et|t|t|t|t|t|t*2|tL", (None, None), None), (10, 4, "--schedule 1f1b", (None, None), None)])
+def test_layouts_whose_stages_do_not_divide_the_layers(busbar, layers, pp, more, ends, layout):
+    """The first and the last stage have their own numbers of layers, or all stages if the longest is shorter then. With --explain, the same layout is row 1;
+    the printed command gives the same step; no other numbers of layers of the end stages are faster."""
+    args = ["plan", "transformer", *(f"--model llama3_8b --layers {layers} --ranks {pp} --pp {pp} --micro-batch-size 1 --dp-sync all_reduce --global-batch-size 32 "
+                                     "--seq-length 2048 --cluster h100-sxm-ib --gpu-memory 1T").split()]
+    found = busbar.run(*args, "--best-layout", "--explain", f"--pp {pp}", *more.split(), emulated=False).stdout
+    (row,) = json.loads(busbar.run(*args, "--best-layout", *more.split(), "--json", "-", emulated=False).stdout)["best_layout"]["layouts"]
+    assert (row["decoder_first_pipeline_num_layers"], row["decoder_last_pipeline_num_layers"]) == ends and row["pipeline_layout"] == layout
+    options = f"--pipeline-layout '{layout}'" if layout else "--decoder-first-pipeline-num-layers %d --decoder-last-pipeline-num-layers %d" % ends if ends[0] else None
+    assert (f"# pp does not divide the layers: {options}: layouts 1\n" in found) if options else "does not divide the layers" not in found
+    assert "is row 1 of the table" in found
+    others = ([*args, *more.split(), "--decoder-first-pipeline-num-layers", first, "--decoder-last-pipeline-num-layers", 9 - 4 - first] for first in (1, 2, 3) if ends[0])
+    steps = [json.loads(busbar.run(*words, "--json", "-", emulated=False).stdout)["predicted"]["step_us"] for words in (shlex.split(row["command"])[1:], *others)]
+    assert row["step_us"] == steps[0] == min(steps)

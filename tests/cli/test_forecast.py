@@ -462,10 +462,10 @@ def test_search_says_which_layouts_fit_with_equal_load_only(busbar):
         args = f"--model deepseek_v3 --layers 8 --ranks 64 --ep 64 --tp 1 --pp 1 --micro-batch-size 1 --global-batch-size 64 --cluster h100-sxm-ib --best-layout {more}"
         return busbar.run("plan", "transformer", *args.split(), emulated=False).stdout
 
-    assumed = "# the memory is for experts with equal load; in training their load is unequal, which adds memory in each layer (in only one layer with "
+    assumed = "# the memory is for experts with equal load; in training their load is unequal, and each layer needs more memory (with "
     text, any_load = run(""), "# in all these layouts, unequal load of the experts adds memory for at most one layer\n"
     assert assumed in text and re.search(r"\): layouts 1(, \d+)*\n", text) and any_load not in text
-    advice = re.search(r"in only one layer with ([^)]*)\)", text)[1]
+    advice = re.search(r"\(with (.*) only one layer does\)", text)[1]
     for more in (advice, "--recompute full"):
         assert any_load in run(more) and assumed not in run(more)
     for more in ("--moe-imbalance 0.3", "--capacity-factor 1"):

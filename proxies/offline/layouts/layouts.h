@@ -8,7 +8,8 @@
  * zero2 only without a pipeline, as DeepSpeed; a given kind that shards only with replicas to shard over, unless the other
  * given options leave none). dp and the number of micro-batches follow from the number of ranks and
  * the global batch size; sequence parallelism is on if tp > 1, and
- * overlap-param-gather with distributed. Layouts with equal tp, cp, ep, pp and dp are one grid, of which only the fastest is
+ * overlap-param-gather with distributed. If pp does not divide the layers, the first and the last stage have fewer or more
+ * layers, or the stages are those of a pipeline layout (bb_layout_divide). Layouts with equal tp, cp, ep, pp and dp are one grid, of which only the fastest is
  * reported.
  * Recomputation is none, or the recomputation with which a layout fits that adds the shortest kernels: a set of modules,
  * or full with as few layers per chunk as needed (recompute.h). More recomputation is never faster.
@@ -31,6 +32,7 @@
 #include "proxies/simulation/simulate/matching/conditions.h"
 #include "proxies/workloads/sync/sync.h"
 #include "proxies/workloads/transformer/arch/arch.h"
+#include "proxies/workloads/transformer/grid/pipe_layout.h"
 #include "proxies/workloads/transformer/layer/layer.h"
 #include "proxies/workloads/transformer/schedule.h"
 
@@ -55,6 +57,10 @@ enum bb_rejection { BB_REJECTION_LIST(BB_REJECTION_NAME) BB_REJECTION_REASONS };
 struct bb_layout_choice {
     int tp, cp, ep, pp, dp, vpp, batch, micro_batches;
     enum bb_schedule_kind schedule;
+    /* uneven stages (bb_layout_divide): layers of the first and of the last stage, or --pipeline-layout; 0 or empty: as given.
+     * The rest of the array is zeros. */
+    int first_layers, last_layers;
+    char pipeline_layout[BB_PIPE_LAYOUT_TEXT];
     char modules[BB_MODULES_TEXT]; /* value of --recompute-modules; empty: as given. The rest of the array is zeros. */
     enum bb_recompute recompute;
     int recompute_layers; /* full recomputation: number of layers of each model chunk that are recomputed in the
@@ -75,6 +81,7 @@ struct bb_layout_row {
                            0: none were injected */
     int number;         /* index in the list of all valid layouts; layouts with equal times are sorted by this index */
     int grid, variants; /* index of the layout's grid; number of layouts of this grid that fit */
+    int base;           /* index of the layout from which its time is estimated (search.c) */
     /* Set by the third stage of the search. compute_ns, transfer_ns, bubble_ns and waiting_ns are times of the
      * slowest rank, `rank`; together with the idle time of this rank they add up to the step time. */
     double operations; /* number of operations (kernels, NCCL calls, ...) in one training step, summed over all ranks */

@@ -40,8 +40,10 @@ static double part_ns(const struct bb_layout_row *r, int part)
 /* ---- the fields of a layout ---- */
 
 struct shown {
-    int index, recompute_layers;                       /* recompute_layers: -1 for all */
-    const char *schedule, *recompute, *modules, *sync; /* modules: NULL: not chosen by the search */
+    int index, recompute_layers;   /* recompute_layers: -1 for all */
+    int first_layers, last_layers; /* -1: not chosen by the search */
+    /* modules, pipeline_layout: NULL: not chosen by the search */
+    const char *schedule, *recompute, *modules, *pipeline_layout, *sync;
     char schedule_text[32], batch_text[32], recompute_text[24];
     bool sequence_parallel, overlap_param_gather, precision_aware;
     double tokens_per_s, tokens_per_s_per_gpu, tflops_per_gpu, compute, exposed, bubble; /* the last three: fractions */
@@ -59,6 +61,9 @@ static struct shown show_layout(const struct bb_layouts *found, int i)
                       .schedule = bb_schedule_names[c->schedule],
                       .recompute = bb_recompute_names[c->recompute],
                       .modules = c->modules[0] ? found->rows[i].choice.modules : NULL,
+                      .first_layers = c->first_layers ? c->first_layers : -1,
+                      .last_layers = c->last_layers ? c->last_layers : -1,
+                      .pipeline_layout = c->pipeline_layout[0] ? found->rows[i].choice.pipeline_layout : NULL,
                       .sync = bb_sync_names[c->sync],
                       .sequence_parallel = c->tp > 1,
                       .tokens_per_s = r->tokens / (r->step_ns / 1e9),
@@ -121,6 +126,9 @@ static const struct bb_field fields[] = {
     BB_NAMED(struct shown, flops_note),
     {"recompute_num_layers", SHOWS(recompute_layers)},
     {"recompute_modules", SHOWS(modules)},
+    {"decoder_first_pipeline_num_layers", SHOWS(first_layers)},
+    {"decoder_last_pipeline_num_layers", SHOWS(last_layers)},
+    {"pipeline_layout", SHOWS(pipeline_layout)},
     {0},
 };
 static const struct bb_field best_fields[] = {
@@ -291,30 +299,55 @@ static void print_load(const struct bb_layouts *found, int top, FILE *out)
     if (depends)
         print_list(
             found, top,
-            "# the memory is for experts with equal load; in training their load is unequal, which adds memory in "
-            "each layer (in only one layer with --recompute selective --recompute-modules layernorm,moe)",
+            "# the memory is for experts with equal load; in training their load is unequal, and each layer needs more "
+            "memory (with --recompute selective --recompute-modules layernorm,moe only one layer does)",
             depends_on_load, out);
     else if (found->assumes_equal_load)
         fputs("# in all these layouts, unequal load of the experts adds memory for at most one layer\n", out);
 }
 
-/* Lists the modules that layouts recompute. */
-static void print_modules(const struct bb_layouts *found, int top, FILE *out)
+enum { CHOICE_TEXT = BB_PIPE_LAYOUT_TEXT + 64 };
+
+static void modules_text(const struct bb_layout_choice *c, char text[CHOICE_TEXT])
 {
+    snprintf(text, CHOICE_TEXT, "%s", c->modules);
+}
+
+/* Writes the options of uneven stages that the search chose; empty: none. */
+static void stages_text(const struct bb_layout_choice *c, char text[CHOICE_TEXT])
+{
+    text[0] = '\0';
+    if (c->pipeline_layout[0])
+        snprintf(text, CHOICE_TEXT, "--pipeline-layout '%s'", c->pipeline_layout);
+    else if (c->first_layers)
+        snprintf(text, CHOICE_TEXT, "--decoder-first-pipeline-num-layers %d --decoder-last-pipeline-num-layers %d",
+                 c->first_layers, c->last_layers);
+}
+
+/* Lists the texts of options of layouts, each with its layouts. */
+static void print_texts(const struct bb_layouts *found, int top, const char *title,
+                        void (*text_of)(const struct bb_layout_choice *, char *), FILE *out)
+{
+    char text[CHOICE_TEXT], other[CHOICE_TEXT];
     bool any = false;
 
     for (int i = 0; i < found->n && i < top; i++) {
-        const char *modules = found->rows[i].choice.modules;
-        bool first = modules[0];
+        bool first;
 
-        for (int k = 0; k < i && first; k++)
-            first = strcmp(found->rows[k].choice.modules, modules) != 0;
+        text_of(&found->rows[i].choice, text);
+        first = text[0];
+        for (int k = 0; k < i && first; k++) {
+            text_of(&found->rows[k].choice, other);
+            first = strcmp(other, text) != 0;
+        }
         if (!first)
             continue;
-        fprintf(out, "%s %s: layouts", any ? ";" : "# --recompute-modules", modules);
-        for (int k = i; k < found->n && k < top; k++)
-            if (strcmp(found->rows[k].choice.modules, modules) == 0)
+        fprintf(out, "%s %s: layouts", any ? ";" : title, text);
+        for (int k = i; k < found->n && k < top; k++) {
+            text_of(&found->rows[k].choice, other);
+            if (strcmp(other, text) == 0)
                 fprintf(out, " %d", k + 1);
+        }
         any = true;
     }
     fputs(any ? "\n" : "", out);
@@ -367,7 +400,8 @@ void bb_layouts_print(const struct bb_layouts *found, const char *command, int t
         snprintf(name, sizeof(name), "layout %d", i + 1);
         print_difference(&found->rows[0], &found->rows[i], name, out);
     }
-    print_modules(found, top, out);
+    print_texts(found, top, "# --recompute-modules", modules_text, out);
+    print_texts(found, top, "# pp does not divide the layers:", stages_text, out);
     print_penalties(found, top, out);
     print_list(found, top, "# added, since few layouts fit without: --use-precision-aware-optimizer", chose_optimizer,
                out);

@@ -18,7 +18,8 @@
  *   mean_rank_bound_ns = n f mean c(r), for layouts with several chunks per stage. Proof: these layouts execute the
  *       kernels of the base layout, but layers with different costs may be on other ranks, so max c(r) of the base
  *       layout may be too large. The sum over the ranks is the same (base_of() recomputes the same number of layers per
- *       stage), and the rank with most compute has at least the mean.
+ *       stage), and the rank with most compute has at least the mean. With uneven stages the base may recompute one layer
+ *       more on the first and on the last stage, so that the bound may exceed the step by less than 1 %.
  * A base layout passes its bounds on to base layouts with at least its kernels (have_same_compute): gradients are
  * synchronized after the kernels of the micro-batches, and recomputing more layers adds kernels.
  *
@@ -147,6 +148,9 @@ struct bb_proxy_config bb_layouts_config(const struct bb_proxy_config *config, c
     o->pp = c->pp;
     o->dp = c->dp;
     o->vpp = c->vpp;
+    o->first_layers = c->first_layers ? c->first_layers : o->first_layers;
+    o->last_layers = c->last_layers ? c->last_layers : o->last_layers;
+    o->pipeline_layout = c->pipeline_layout[0] ? c->pipeline_layout : o->pipeline_layout;
     o->schedule = bb_schedule_names[c->schedule];
     o->recompute = bb_recompute_names[c->recompute];
     o->recompute_modules = c->modules[0] ? c->modules : o->recompute_modules;
@@ -421,12 +425,41 @@ out:
     return rc;
 }
 
-/* Returns the base layout of a layout: 1f1b with one chunk per stage, and the same number of recomputed layers per
- * stage. */
-static struct bb_layout_choice base_of(struct bb_layout_choice c)
+/* Returns the number of layers of the longest stage of a layout with one chunk per stage. */
+static int longest_stage(const struct work *w, const struct bb_layout_choice *c)
 {
+    const struct bb_transformer_options o = bb_layouts_config(w->search->config, c).transformer;
+    const struct bb_pipe_split split = {w->arch->layers, c->pp, 1, o.first_layers, o.last_layers, o.pipeline_layout};
+    int longest = 0, first;
+
+    for (int stage = 0; stage < c->pp; stage++) {
+        const int layers = bb_pipe_split_layers(&split, stage, &first);
+
+        longest = layers > longest ? layers : longest;
+    }
+    return longest;
+}
+
+/* Returns the base layout of a layout: 1f1b with one chunk per stage, and the same number of recomputed layers per
+ * stage, at most all of them. */
+static struct bb_layout_choice base_of(const struct work *w, struct bb_layout_choice c)
+{
+    const struct bb_transformer_options *given = &w->search->given->transformer;
+    const bool uneven = given->pipeline_layout || c.first_layers || c.pipeline_layout[0];
+    const struct bb_pipe_split split = {.layers = w->arch->layers, .stages = c.pp, .chunks = 1};
+    int longest;
+
     c.schedule = BB_1F1B;
     c.recompute_layers *= c.vpp;
+    if (c.vpp > 1 && uneven) {
+        c.vpp = 1;
+        if (given->pipeline_layout)
+            bb_pipe_layout_suggest(&split, w->arch->mtp, c.pipeline_layout);
+        else
+            bb_layout_divide(given, w->arch, &c);
+        longest = longest_stage(w, &c);
+        c.recompute_layers = c.recompute_layers < longest ? c.recompute_layers : longest;
+    }
     c.vpp = 1;
     return c;
 }
@@ -436,6 +469,14 @@ static int compare_choices(const void *a, const void *b)
     const struct base *x = a, *y = b;
 
     return memcmp(&x->choice, &y->choice, sizeof(x->choice));
+}
+
+static int find_base(const struct work *w, const struct bb_layout_choice *c)
+{
+    const struct base key = {.choice = base_of(w, *c)};
+    const struct base *found = bsearch(&key, w->bases, (size_t)w->n_bases, sizeof(*w->bases), compare_choices);
+
+    return (int)(found - w->bases);
 }
 
 /* Returns whether one of two layouts shards the parameters: frozen parameters then have other kernels. */
@@ -463,11 +504,13 @@ static void list_bases(struct work *w)
 {
     BB_NEW(w->bases, w->n);
     for (int i = 0; i < w->n; i++)
-        w->bases[i].choice = base_of(w->rows[i].choice);
+        w->bases[i].choice = base_of(w, w->rows[i].choice);
     qsort(w->bases, (size_t)w->n, sizeof(*w->bases), compare_choices);
     for (int i = 0; i < w->n; i++)
         if (i == 0 || compare_choices(&w->bases[w->n_bases - 1], &w->bases[i]) != 0)
             w->bases[w->n_bases++] = w->bases[i];
+    for (int i = 0; i < w->n; i++)
+        w->rows[i].base = find_base(w, &w->rows[i].choice);
     for (int i = 0; i < w->n_bases; i++)
         w->bases[i].factor = 1 + penalty_of(w, &w->bases[i].choice);
 }
@@ -591,9 +634,7 @@ static double bubble_left(const struct bb_layout_choice *c)
 
 static const struct base *base_of_row(const struct work *w, const struct bb_layout_row *row)
 {
-    const struct base key = {.choice = base_of(row->choice)};
-
-    return bsearch(&key, w->bases, (size_t)w->n_bases, sizeof(*w->bases), compare_choices);
+    return &w->bases[row->base];
 }
 
 static double lower_bound_ns(const struct base *base, const struct bb_layout_choice *c)

@@ -4,14 +4,18 @@
 
 #include "bootstrap/base/alloc.h"
 #include "proxies/form/author/args.h"
+#include "proxies/workloads/transformer/grid/grid.h"
 #include "proxies/workloads/transformer/memory.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define MIN_TOKENS                                                                                                     \
     4096 /* minimum number of tokens of a sequence on each context-parallel rank, as in published steps */
 #define MAX_CHUNKS 64
 #define VALUES     64
+#define MAX_EXCESS                                                                                                     \
+    1.1 /* longest chunk by the mean one; with more, the stages of shorter chunks idle in each micro-batch */
 
 /* The possible values of one layout option, such as tp. */
 struct values {
@@ -72,6 +76,35 @@ static struct pipeline_schedules list_schedules(const struct bb_transformer_opti
     if (!o->schedule && o->vpp <= 1 && pp > 1)
         w.list[w.n++] = (struct pipeline_schedule){BB_ZB_H1, 1};
     return w;
+}
+
+/* ---- division of the layers ---- */
+
+bool bb_layout_divide(const struct bb_transformer_options *given, const struct bb_arch *arch,
+                      struct bb_layout_choice *c)
+{
+    const struct bb_pipe_split split = {arch->layers,          c->pp, c->vpp, given->first_layers, given->last_layers,
+                                        given->pipeline_layout};
+    const int parts = c->pp * c->vpp, modules = arch->layers + arch->mtp + 2; /* with embedding and head */
+    const int longest = (modules + parts - 1) / parts * c->vpp;               /* of the stages of a pipeline layout */
+    struct bb_pipe_split ends;
+    bool has_layout;
+
+    c->first_layers = c->last_layers = 0;
+    memset(c->pipeline_layout, 0, sizeof(c->pipeline_layout));
+    /* the rule of proxies/workloads/transformer/transformer.c */
+    if (c->pp == 1 || bb_pipe_split_is_valid(&split))
+        return true;
+    if (split.first || split.last || split.layout || bb_grid_layers_divide(arch->layers, c->pp) ||
+        (c->vpp > 1 && longest * c->pp > MAX_EXCESS * modules))
+        return false;
+    has_layout = bb_pipe_layout_suggest(&split, arch->mtp, c->pipeline_layout);
+    if (!bb_pipe_split_nearest(&split, &ends) || (has_layout && bb_pipe_split_longest(&ends, arch->mtp) > longest))
+        return has_layout;
+    memset(c->pipeline_layout, 0, sizeof(c->pipeline_layout));
+    c->first_layers = ends.first;
+    c->last_layers = ends.last;
+    return true;
 }
 
 /* ---- layouts ---- */
@@ -139,13 +172,9 @@ static void list_schedules_of(struct listing *l, struct bb_layout_choice c)
     struct pipeline_schedules w = list_schedules(o, c.pp, l->arch->layers);
 
     for (int i = 0; i < w.n; i++) {
-        const struct bb_pipe_split split = {l->arch->layers, c.pp,           w.list[i].vpp,
-                                            o->first_layers, o->last_layers, o->pipeline_layout};
-
         c.schedule = w.list[i].schedule;
         c.vpp = w.list[i].vpp;
-        /* whether the layers can be divided among the stages, by the rule of proxies/workloads/transformer/transformer.c */
-        if (c.pp == 1 || bb_pipe_split_is_valid(&split))
+        if (bb_layout_divide(o, l->arch, &c))
             list_syncs(l, c);
         else
             reject(l, BB_REJECTED_SHAPE, (long long)l->syncs.n * l->batches.n);

@@ -19,6 +19,12 @@ struct bb_layout_space {
                                                     recomputed FLOPs */
 };
 
+/* bb_layout_divide - divides the layers among the stages and chunks of a layout: evenly if pp divides the layers or as given,
+ * else with other numbers of layers on the first and the last stage, or with a pipeline layout if its longest stage has fewer.
+ *   c        in: pp, vpp; out: first_layers, last_layers, pipeline_layout
+ *   Returns  false: there is no such division */
+bool bb_layout_divide(const struct bb_transformer_options *given, const struct bb_arch *arch,
+                      struct bb_layout_choice *c);
 void bb_layout_space_init(struct bb_layout_space *space, const struct bb_layout_search *search,
                           const struct bb_arch *arch);
 void bb_layout_space_release(struct bb_layout_space *space);

@@ -3,6 +3,8 @@
  */
 #include "proxies/workloads/transformer/grid/grid.h"
 
+#include "proxies/workloads/transformer/grid/pipe_layout.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -246,13 +248,17 @@ static const char *min_layers_text(const struct bb_grid *g, const struct bb_grid
 static int validate_layers(const struct bb_grid *g, const struct bb_grid_model *m, const char *who)
 {
     const struct bb_pipe_split split = bb_grid_pipe_split(g, m->arch->layers, m->chunks);
-    char suggestion[BB_GRID_SUGGESTION], chunks[100] = "";
+    char suggestion[BB_GRID_SUGGESTION], layout[BB_PIPE_LAYOUT_TEXT],
+        quoted[BB_PIPE_LAYOUT_TEXT + 8] = "", chunks[100 + BB_PIPE_LAYOUT_TEXT] = "";
     int fewer_chunks = 0;
 
     if (g->layout || m->arch->layers >= (long long)g->pp * m->chunks)
         return 0;
     if (m->chunks > 1) {
-        snprintf(chunks, sizeof(chunks), " x %d model chunks (chunks without a layer: --pipeline-layout)", m->chunks);
+        if (bb_pipe_layout_suggest(&split, m->arch->mtp, layout))
+            snprintf(quoted, sizeof(quoted), " '%s'", layout);
+        snprintf(chunks, sizeof(chunks), " x %d model chunks (chunks without a layer: --pipeline-layout%s)", m->chunks,
+                 quoted);
         fewer_chunks = bb_pipe_split_chunks(&split);
     }
     if (fewer_chunks > 0)

@@ -148,23 +148,41 @@ int bb_pipe_layout_validate(const struct bb_pipe_split *s, int mtp_layers, const
     return 0;
 }
 
+/* Appends "", "t", "t*2", ... for n = 0, 1, 2, ... between `before` and `after`. */
+static void append(char text[BB_PIPE_LAYOUT_TEXT], const char *before, char symbol, int n, const char *after)
+{
+    const size_t length = strlen(text);
+    char repeated[16] = "";
+
+    if (n > 1)
+        snprintf(repeated, sizeof(repeated), "%c*%d", symbol, n);
+    else if (n == 1)
+        snprintf(repeated, sizeof(repeated), "%c", symbol);
+    snprintf(text + length, BB_PIPE_LAYOUT_TEXT - length, "%s%s%s", before, repeated, after);
+}
+
+/* Appends the virtual stages of n layers each. */
+static void append_stages(char text[BB_PIPE_LAYOUT_TEXT], int n, int stages)
+{
+    char after[16];
+
+    snprintf(after, sizeof(after), "|)*%d", stages);
+    if (stages > 0)
+        append(text, "(", 't', n, after);
+}
+
 bool bb_pipe_layout_suggest(const struct bb_pipe_split *s, int mtp_layers, char text[BB_PIPE_LAYOUT_TEXT])
 {
     const int parts = s->stages * s->chunks, modules = s->layers + 1 + mtp_layers + 1;
     const int each = modules / parts, larger = modules % parts, last = each - 1 - mtp_layers;
-    const int smaller = parts - 1 - (larger ? larger : 1);
-    int n;
 
-    if (parts < 2 || last < 1)
+    if (parts < 2 || last < (mtp_layers ? 1 : 0))
         return false;
-    n = snprintf(text, BB_PIPE_LAYOUT_TEXT, "Et*%d|", larger ? each : each - 1);
-    if (larger > 1)
-        n += snprintf(text + n, BB_PIPE_LAYOUT_TEXT - (size_t)n, "(t*%d|)*%d", each + 1, larger - 1);
-    if (smaller > 0)
-        n += snprintf(text + n, BB_PIPE_LAYOUT_TEXT - (size_t)n, "(t*%d|)*%d", each, smaller);
-    n += snprintf(text + n, BB_PIPE_LAYOUT_TEXT - (size_t)n, "t*%d", last);
-    if (mtp_layers > 0)
-        n += snprintf(text + n, BB_PIPE_LAYOUT_TEXT - (size_t)n, "m*%d", mtp_layers);
-    snprintf(text + n, BB_PIPE_LAYOUT_TEXT - (size_t)n, "L");
+    text[0] = '\0';
+    append(text, "E", 't', larger ? each : each - 1, "|");
+    append_stages(text, each + 1, larger - 1);
+    append_stages(text, each, parts - 1 - (larger ? larger : 1));
+    append(text, "", 't', last, "");
+    append(text, "", 'm', mtp_layers, "L");
     return true;
 }

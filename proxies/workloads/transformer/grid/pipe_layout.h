@@ -36,7 +36,7 @@ int bb_pipe_layout_validate(const struct bb_pipe_split *split, int mtp_layers, c
 
 /*
  * bb_pipe_layout_suggest - format a layout of any number of layers in which the virtual stages differ by at most one module.
- *   Returns  whether there is one: the last virtual stage has a layer, too
+ *   Returns  whether there is one: each virtual stage has a module; with MTP the last one has a layer, too
  */
 bool bb_pipe_layout_suggest(const struct bb_pipe_split *split, int mtp_layers, char text[BB_PIPE_LAYOUT_TEXT]);
 

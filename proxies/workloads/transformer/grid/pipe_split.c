@@ -87,22 +87,23 @@ static struct bb_pipe_split with_both_ends(const struct bb_pipe_split *s, int ea
     return n;
 }
 
-/* Cost of suggesting the division n to a user who requested the division s. If the user requested numbers of layers
- * for the first or last stage, the cost is the sum of the absolute differences from these numbers; else it is the
- * number of layers of the stage with most layers. each: layers per virtual stage (model chunk) in the middle stages
- * of n. */
-static int cost_of(const struct bb_pipe_split *s, const struct bb_pipe_split *n, int each)
+int bb_pipe_split_longest(const struct bb_pipe_split *s, int mtp_layers)
 {
-    int longest = n->first > n->last ? n->first : n->last;
+    const int first = s->first + 1, last = s->last + mtp_layers + 1, ends = first > last ? first : last;
+    const int middle = s->stages > 2 ? (s->layers - s->first - s->last) / (s->stages - 2) : 0;
 
-    if (has_end_counts(s))
-        return abs(n->first - s->first) + abs(n->last - s->last);
-    return longest > each * s->chunks ? longest : each * s->chunks;
+    return ends > middle ? ends : middle;
 }
 
-/* Finds the closest valid division in which the first and the last stage have their own numbers of layers. Returns
- * false if there is none, because the chunks do not divide the layers or there are too few layers. */
-static bool nearest_ends(const struct bb_pipe_split *s, struct bb_pipe_split *suggestion)
+/* Cost of suggesting the division n to a user who requested the division s. If the user requested numbers of layers
+ * for the first or last stage, the cost is the sum of the absolute differences from these numbers. */
+static int cost_of(const struct bb_pipe_split *s, const struct bb_pipe_split *n)
+{
+    return has_end_counts(s) ? abs(n->first - s->first) + abs(n->last - s->last) : bb_pipe_split_longest(n, 0);
+}
+
+/* There is none if the chunks do not divide the layers or there are too few layers. */
+bool bb_pipe_split_nearest(const struct bb_pipe_split *s, struct bb_pipe_split *nearest)
 {
     bool one = has_end_counts(s) && !(s->first && s->last);
     int max = s->layers / s->chunks / (s->stages > 2 ? s->stages - 2 : 1), min_cost = 0;
@@ -116,11 +117,11 @@ static bool nearest_ends(const struct bb_pipe_split *s, struct bb_pipe_split *su
             *(s->first ? &n.first : &n.last) = s->layers - (s->stages - 1) * s->chunks * each;
         else
             n = with_both_ends(s, each);
-        cost = cost_of(s, &n, each);
+        cost = cost_of(s, &n);
         if ((one ? n.first + n.last < 1 : n.first < 1 || n.last < 1) || !bb_pipe_split_is_valid(&n))
             continue;
         if (!found || cost < min_cost) {
-            *suggestion = n;
+            *nearest = n;
             min_cost = cost;
         }
         found = true;
@@ -185,7 +186,7 @@ static const char *suggestion_text(const struct bb_pipe_split *s, char text[TEXT
     char ends[TEXT];
     size_t used;
 
-    if (nearest_ends(s, &suggestion)) {
+    if (bb_pipe_split_nearest(s, &suggestion)) {
         ends_text(&suggestion, text);
         used = strlen(text);
         if (with_other_end(s, &suggestion))
@@ -195,7 +196,7 @@ static const char *suggestion_text(const struct bb_pipe_split *s, char text[TEXT
     other.chunks = bb_pipe_split_chunks(s);
     if (other.chunks == 0)
         other.chunks = 1;
-    if (!nearest_ends(&other, &suggestion))
+    if (!bb_pipe_split_nearest(&other, &suggestion))
         suggestion = (struct bb_pipe_split){0};
     snprintf(text, TEXT, "--vpp %d%s %.150s", other.chunks, other.chunks == 1 ? " --schedule 1f1b" : "",
              ends_text(&suggestion, ends));
@@ -246,7 +247,7 @@ int bb_pipe_split_validate(const struct bb_pipe_split *s, const char *layout, co
         snprintf(by, sizeof(by), " x %d model chunks", s->chunks);
     if (chunks > 0)
         snprintf(vpp, sizeof(vpp), "%s--vpp %d", layout[0] ? ", or " : "", chunks);
-    if (nearest_ends(s, &suggestion))
+    if (bb_pipe_split_nearest(s, &suggestion))
         ends_text(&suggestion, ends);
     return bb_err(
         BB_EUSAGE,

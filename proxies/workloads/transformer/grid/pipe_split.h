@@ -38,6 +38,16 @@ int bb_pipe_split_mtp_part(const struct bb_pipe_split *s);
  * closest to the requested number; 0 if no number is valid. */
 int bb_pipe_split_chunks(const struct bb_pipe_split *s);
 
+/* bb_pipe_split_nearest - finds the valid division that is closest to an invalid one, in which the first and the last stage
+ * have their own numbers of layers.
+ *   nearest  out
+ *   Returns  whether there is one */
+bool bb_pipe_split_nearest(const struct bb_pipe_split *s, struct bb_pipe_split *nearest);
+
+/* bb_pipe_split_longest - returns the number of layers of the longest stage, where embedding and head count as one layer
+ * each, and `mtp_layers` layers of multi-token prediction on the last stage. Requires numbers of layers of both ends. */
+int bb_pipe_split_longest(const struct bb_pipe_split *s, int mtp_layers);
+
 /*
  * bb_pipe_split_validate - print an error if the division of the layers is invalid. Requires at least two stages.
  *   layout   options for a valid layout, which the message suggests first (bb_grid_suggest); "": none

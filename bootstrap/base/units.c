@@ -1,6 +1,8 @@
 /* units.c - see units.h. Each parser requires that the whole text is valid. */
 #include "bootstrap/base/units.h"
 
+#include "bootstrap/base/alloc.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <limits.h>
@@ -349,4 +351,12 @@ bool bb_blank_controls(char *text)
     for (; *text; text++)
         memset(text, ' ', (size_t)control_bytes((const unsigned char *)text));
     return any;
+}
+
+char *bb_visible_text(const char *text)
+{
+    char *copy = bb_copy_text(text);
+
+    bb_blank_controls(copy);
+    return copy;
 }

@@ -77,9 +77,11 @@ const char *bb_format_thousands(double number, char text[BB_THOUSANDS_TEXT]);
 
 /* bb_has_controls - return whether a text contains control characters: C0, DEL, or C1 in UTF-8 (0xc2 0x80 to 0x9f). A
  * terminal would obey them. allowed: C0 characters that are accepted, such as "\n". bb_blank_controls - replace control
- * characters by blanks. Returns whether there were any. */
+ * characters by blanks. Returns whether there were any. bb_visible_text - return a copy without control characters, owned
+ * by the caller. */
 bool bb_has_controls(const char *text, const char *allowed);
 bool bb_blank_controls(char *text);
+char *bb_visible_text(const char *text) BB_MUST_CHECK;
 
 /* bb_is_same_name - return whether name and word[length] differ only in case and in the separators '_', '-' and '.':
  * "LLaMA3-70B" is llama3_70b, "allreduce" all_reduce. */

@@ -2,15 +2,21 @@
 #include "bootstrap/cli/report_header.h"
 
 #include "bootstrap/base/err.h"
+#include "bootstrap/base/units.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 void bb_print_report_header(FILE *out, int argc, char **argv)
 {
     bb_warn_hold(0);
     fputs("# busbar " BUSBAR_VERSION "  busbar", out);
-    for (int i = 0; i < argc; i++)
-        fprintf(out, !*argv[i] || strpbrk(argv[i], " \t;&|<>()$*?") ? " '%s'" : " %s", argv[i]);
+    for (int i = 0; i < argc; i++) {
+        char *word = bb_visible_text(argv[i]);
+
+        fprintf(out, !*word || strpbrk(word, " ;&|<>()$*?") ? " '%s'" : " %s", word);
+        free(word);
+    }
     fputc('\n', out);
 }
 

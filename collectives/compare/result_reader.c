@@ -622,7 +622,7 @@ int bb_result_file_from_tree(struct bb_result_file *t, const char *path, json_t 
                    {"busbar.health/1", read_bench}};
     const char *schema = json_string_value(json_object_get(root, "schema"));
 
-    *t = (struct bb_result_file){.path = path, .root = root};
+    *t = (struct bb_result_file){.path = bb_visible_text(path), .root = root};
     for (size_t i = 0; schema && i < sizeof(readers) / sizeof(*readers); i++)
         if (strcmp(schema, readers[i].schema) == 0)
             return readers[i].read(t);
@@ -812,12 +812,13 @@ int bb_result_tree_load(const char *word, const char **path, json_t **root)
 
 int bb_result_file_load(struct bb_result_file *t, const char *word)
 {
+    const char *path;
     json_t *root;
     int rc;
 
-    *t = (struct bb_result_file){.path = word};
-    rc = bb_result_tree_load(word, &t->path, &root);
-    return rc ? rc : bb_result_file_from_tree(t, t->path, root);
+    *t = (struct bb_result_file){0};
+    rc = bb_result_tree_load(word, &path, &root);
+    return rc ? rc : bb_result_file_from_tree(t, path, root);
 }
 
 void bb_result_files_align_clocks(struct bb_result_file *files, int n)
@@ -842,6 +843,7 @@ void bb_result_files_align_clocks(struct bb_result_file *files, int n)
 
 void bb_result_file_release(struct bb_result_file *t)
 {
+    free(t->path);
     json_decref(t->root);
     json_decref(t->test_nodes);
     free(t->program);

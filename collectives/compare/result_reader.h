@@ -52,7 +52,7 @@ struct bb_timing {
 };
 
 struct bb_result_file {
-    const char *path; /* file name for messages; borrowed */
+    char *path; /* file name for messages, without control characters; owned */
     json_t *root;
     char *program; /* only for files of nccl-tests: collective, derived from the program's name; owned */
     struct bb_timing *rows;

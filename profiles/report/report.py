@@ -5,6 +5,7 @@
 is missing; 2 if an input is not a result file."""
 import argparse
 import os
+import re
 import sys
 import tempfile
 
@@ -53,7 +54,7 @@ def print_page(path):
     """Print the name of the page, unless it is a pipe or a device."""
     try:
         if os.path.isfile(path):
-            os.write(1, b"# page: " + os.fsencode(path) + b"\n")
+            os.write(1, b"# page: " + re.sub(rb"[\0-\x1f\x7f]", b" ", os.fsencode(path)) + b"\n")
     except OSError as error:
         return print_error(f"cannot write to stdout: {error.strerror}", FAILURE)
     return 0

@@ -81,6 +81,14 @@ def test_rejects_control_characters_in_arguments(busbar, tmp_path, command):
         assert "contains a control character; try: another name" in done.stderr and name not in done.stderr
 
 
+def test_heads_have_one_line_for_a_name_with_a_newline(busbar, tmp_path):
+    name = "a\nb.json"
+    assert busbar.run("bench", "all_reduce", "--sizes", "1M,2M", "-n", 1, "--json", name, "-g", 2, cwd=tmp_path).returncode == 0
+    for command in (["compare", name, name], ["compare", name, name, name], ["calibrate", name, "-o", f"{name}.json"], ["report", name, "-o", f"{name}.html"]):
+        done = busbar.run(*command, emulated=False, cwd=tmp_path)
+        assert done.returncode == 0 and "a b.json" in done.stdout and not re.search("(?m)a$|^b", done.stdout), done.stdout + done.stderr
+
+
 def test_command_keeps_words_that_are_not_utf8(busbar, tmp_path):
     run = 'exec "$0" "$@" "$(printf \'bad\\377.json\')"'
     done = busbar.run_program("sh", "-c", run, *busbar.command(*BENCH, "--json", "x.json", "--csv"), cwd=tmp_path)

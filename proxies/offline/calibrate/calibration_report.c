@@ -2,6 +2,7 @@
 #include "proxies/offline/calibrate/calibration_report.h"
 
 #include "bootstrap/base/alloc.h"
+#include "bootstrap/base/units.h"
 #include "bootstrap/cli/report_header.h"
 #include "bootstrap/results/results.h"
 #include "bootstrap/results/table.h"
@@ -425,6 +426,7 @@ static void print_nominal(const struct bb_calibration *c, FILE *out)
 void bb_calibration_print(const struct bb_calibration_report *r, FILE *out)
 {
     const struct bb_calibration *c = r->calibration;
+    char *profile = bb_visible_text(r->profile);
     json_t *next = bb_next_measurements(c), *text;
     size_t k;
 
@@ -448,7 +450,8 @@ void bb_calibration_print(const struct bb_calibration_report *r, FILE *out)
     }
     fputs(k > 0 ? "\n" : "", out);
     json_decref(next);
-    fprintf(out, "# profile: %s\n", r->profile);
+    fprintf(out, "# profile: %s\n", profile);
+    free(profile);
     print_accuracy(r, out);
 }
 

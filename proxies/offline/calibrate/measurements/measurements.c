@@ -238,7 +238,7 @@ static int read_file(struct bb_measurements *e, json_t *root, const char *path)
 
     BB_GROW(e->files, e->n_files);
     f = &e->files[e->n_files++];
-    *f = (struct bb_measurement_file){.path = path};
+    *f = (struct bb_measurement_file){.path = bb_visible_text(path)};
     bb_warn_if_incomplete(path, root, false);
     TRY(validate_kind(path, root, &is_nccl_tests));
     TRY(is_nccl_tests ? read_nccl_tests_head(f, root) : read_busbar_head(f, root));
@@ -281,6 +281,8 @@ out:
 
 void bb_measurements_release(struct bb_measurements *e)
 {
+    for (size_t i = 0; i < e->n_files; i++)
+        free((char *)e->files[i].path);
     free(e->files);
     free(e->rows);
     *e = (struct bb_measurements){0};

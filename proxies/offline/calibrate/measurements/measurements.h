@@ -47,7 +47,7 @@ struct bb_measurement {
 };
 
 struct bb_measurement_file {
-    const char *path; /* owned by the caller */
+    const char *path; /* without control characters; owned */
     char what[128];   /* source of the file, for example "bench p2p" or "nccl-tests" */
     char started[40], nccl[24], device[96], emulated_cluster[256];
     char slow[BB_SLOW_TEXT]; /* the first slow part that the benchmark found: a rank, node or link; "": none */

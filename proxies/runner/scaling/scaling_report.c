@@ -145,7 +145,7 @@ struct metrics {
 static const struct bb_field rate_fields[] = {
     {"images_per_s", "", " img/sec", 0, 1, METRIC(rate)},
     {"images_per_s_per_rank", ", ", " per rank", 0, 1, METRIC(rank_rate)},
-    {"communication_share", "; communication takes ", " of a full step", 0, 1, METRIC(comm_share),
+    {"communication_share", "; exposed communication takes ", " of a full step", 0, 1, METRIC(comm_share),
      .form = BB_FORM_PERCENT},
     {0},
 };

@@ -649,6 +649,7 @@ static int make_expectations(void *arg)
     TRY(bb_world_agree(w, rc, "reading --expect"));
     TRY(bb_world_bcast(w, r->health.expected, sizeof r->health.expected, 0));
     TRY(bb_world_bcast(w, r->health.tiers, sizeof r->health.tiers, 0));
+    TRY(bb_world_bcast(w, &r->health.node_gpus, sizeof r->health.node_gpus, 0));
 out:
     return rc;
 }
@@ -746,6 +747,22 @@ out:
     return rc;
 }
 
+/* Assigns the GPUs. A node with fewer GPUs than ranks is no usage error of `busbar health`, but a finding. */
+static int setup_gpus(struct run *r)
+{
+    struct bb_session *s = &r->session;
+    unsigned is_short;
+    int rc = bb_session_setup_gpus(s, 0);
+
+    if (rc != -BB_EUSAGE || r->set != &bb_health_set)
+        return rc;
+    is_short = s->device.node_gpus > 0 && s->device.node_gpus < s->world.local_size;
+    TRY(bb_world_any(&s->world, &is_short));
+    rc = is_short ? -BB_EBELOW : -BB_EUSAGE;
+out:
+    return rc;
+}
+
 static int run_health(struct run *r, int argc, char **argv)
 {
     const struct bb_results_head head = {.schema = "busbar.health/1", .argc = argc, .argv = argv, .always = true};
@@ -768,7 +785,7 @@ static int run_health(struct run *r, int argc, char **argv)
         r->health.median[test] = NAN;
     }
     TRY(bb_session_begin(s, &r->options.common, BB_SESSION_OBSERVED));
-    TRY(bb_session_setup_gpus(s, 0));
+    TRY(setup_gpus(r));
     if (s->world.restarted)
         TRY(restore(r));
     TRY(make_nodes(r));

@@ -160,8 +160,11 @@ const struct bb_opts bb_health_set = {
         "soak. GEMMs of other types: busbar bench compute gemm --max-slow 0.\n"
         "Start it with one rank per GPU, with all GPUs of each node.",
     .after =
-        "fail: below 80 % of the expectation, or an outlier below 97 % of the median; warn: below 93 %. Suspects are\n"
-        "measured again. Nodes that fail or die take no part in later stages. If a part fails, all ranks exit with "
+        "fail: below 80 % of the expectation, or among at least ten values an outlier (modified z-score below -3.5) "
+        "below\n"
+        "97 % of the median; warn: below 93 %, or such an outlier below 98.5 %. One node of 8 GPUs has no outliers.\n"
+        "Suspects are measured again. Nodes that fail or die take no part in later stages. If a part fails, all ranks "
+        "exit with "
         "status 5.\n"
         "The last copy, and one all_reduce, of each measurement are verified; wrong data end the run with status 3.",
     .foreign = foreign,
@@ -193,7 +196,7 @@ static int resolve_bench(void *options, const struct bb_positionals *positionals
 #define BENCH_AFTER                                                                                                    \
     "The verdicts are those of busbar health, and the results are of the schema busbar.health/1. fail: below 80 % "    \
     "of\n"                                                                                                             \
-    "the expectation, or an outlier; all ranks then exit with status 5."
+    "the expectation, or an outlier of at least ten values; all ranks then exit with status 5."
 
 const struct bb_opts bb_bench_rails_set = {
     .usage = "busbar bench rails [OPTION...]",
@@ -299,6 +302,7 @@ static int expect_test(struct bb_health *h, const struct bb_health_options *o, b
     if (json_is_number(value))
         h->expected[test] = json_number_value(value);
     read_tiers(h, predicted);
+    h->node_gpus = (int)json_integer_value(json_object_get(predicted, "node_gpus"));
     snprintf(source, BB_HEALTH_SOURCE, "%s", json_string_value(json_object_get(predicted, "cluster")));
 out:
     json_decref(root);

@@ -404,6 +404,18 @@ static bool has_line(const struct bb_health *h, int test)
     return isfinite(h->median[test]) || bb_health_runs(h, (enum bb_health_test)test);
 }
 
+static void print_lowest(const struct bb_health_report *r, int test)
+{
+    const struct bb_health *h = r->health;
+    const int node = h->lowest_gpu[test] / h->gpus, gpu = h->lowest_gpu[test] % h->gpus;
+    const struct bb_device_info *d = device_at(r, node, gpu);
+
+    fprintf(r->session->out, ", lowest %.4g", h->lowest[test]);
+    if (d && bb_health_tests[test].part == BB_HEALTH_A_GPU)
+        fprintf(r->session->out, " (GPU %d, %s%s%s)", gpu, d->pci, h->nodes > 1 ? ", " : "",
+                h->nodes > 1 ? host_of(r, node) : "");
+}
+
 void bb_health_print_tests(const struct bb_health_report *r, int first, int end)
 {
     FILE *out = r->session->out;
@@ -426,8 +438,8 @@ void bb_health_print_tests(const struct bb_health_report *r, int first, int end)
         else
             fprintf(out, "median%s %.4g %s", h->of_faster[test] ? " of the faster GPUs" : "", median,
                     bb_health_tests[test].unit);
-        if (h->lowest[test] > 0 && bb_health_judge(h->lowest[test] / median) != BB_HEALTH_OK)
-            fprintf(out, ", lowest %.4g", h->lowest[test]);
+        if (h->lowest[test] > 0 && h->lowest[test] < 0.97 * median)
+            print_lowest(r, test);
         if (isfinite(median) && isfinite(expected))
             fprintf(out, ", expected %.4g%s%s", expected, h->share[test] < 1 ? " while all pairs share uplinks" : "",
                     bb_health_tests[test].part != BB_HEALTH_A_GPU && median > 1.15 * expected
@@ -675,6 +687,15 @@ static json_t *checks_json(const struct bb_health_report *r, bool is_begun)
     return list;
 }
 
+/* Returns the number of GPUs of a node: that of CUDA, if no GPU may be hidden or lost; else that of the profile; 0: unknown. */
+static int node_gpus(const struct bb_health_report *r)
+{
+    const struct bb_device_info *d = &r->session->device;
+    const bool is_known = !d->emulated && d->node_gpus > 0 && (d->node_gpus & (d->node_gpus - 1)) == 0;
+
+    return is_known ? d->node_gpus : MAX(r->health->node_gpus, d->emulated ? 0 : d->node_gpus);
+}
+
 static json_t *fields_json(const struct bb_health_report *r, const char *stage)
 {
     bool is_begun = !stage || (r->soak && r->soak[0].rounds > 1);
@@ -682,12 +703,13 @@ static json_t *fields_json(const struct bb_health_report *r, const char *stage)
     for (int test = 0; test < BB_HEALTH_TESTS; test++)
         is_begun = is_begun || isfinite(r->health->median[test]);
     bb_health_sort(r->health);
-    return json_pack("{s:s?, s:s?, s:o, s:O, s:o, s:o, s:o, s:o, s:o, s:{s:i, s:i}}", "stage", stage, "expected_by",
-                     r->source[0] ? r->source : NULL, "missing_hosts", missing_hosts(r), "inventory", r->inventory,
-                     "tests", tests_json(r), "soak", bb_health_soak_json(r), "verdicts", verdicts_json(r, is_begun),
-                     "findings", findings_json(r), "checks", checks_json(r, is_begun), "paths", "tested",
-                     bb_health_matrix_pairs(r->matrix, r->health->nodes), "total",
-                     r->health->nodes * (r->health->nodes - 1) / 2);
+    return json_pack("{s:s?, s:s?, s:o, s:O, s:o, s:o, s:o, s:o, s:o, s:{s:i, s:i}, s:{s:i, s:o}}", "stage", stage,
+                     "expected_by", r->source[0] ? r->source : NULL, "missing_hosts", missing_hosts(r), "inventory",
+                     r->inventory, "tests", tests_json(r), "soak", bb_health_soak_json(r), "verdicts",
+                     verdicts_json(r, is_begun), "findings", findings_json(r), "checks", checks_json(r, is_begun),
+                     "paths", "tested", bb_health_matrix_pairs(r->matrix, r->health->nodes), "total",
+                     r->health->nodes * (r->health->nodes - 1) / 2, "node_gpus", "tested", r->health->gpus, "total",
+                     node_gpus(r) > 0 ? json_integer(node_gpus(r)) : json_null());
 }
 
 int bb_health_save_verdicts(const struct bb_health_report *r, const char *stage)

@@ -44,6 +44,16 @@ static void read_gpu(const struct source *s, const struct item *item, char *text
     snprintf(text, ITEM_TEXT, "%.60s", s->session->device.name);
 }
 
+/* Several emulated nodes share the GPUs of a process. */
+static void read_gpus(const struct source *s, const struct item *item, char *text)
+{
+    const struct bb_device_info *d = &s->session->device;
+
+    (void)item;
+    if (d->node_gpus > 0 && !(d->emulated && s->session->world.nodes > 1))
+        snprintf(text, ITEM_TEXT, "%d", d->node_gpus);
+}
+
 static void read_memory(const struct source *s, const struct item *item, char *text)
 {
     (void)item;
@@ -194,6 +204,7 @@ static void read_parameters(const struct source *s, const struct item *item, cha
  * as in NVIDIA DCGM (dcgm_gpu_hardware_limits.h; max_pcie_replays of its diagnostic). */
 static const struct item items[] = {
     {.name = "GPU", .kind = FACT, .read = read_gpu},
+    {.name = "GPUs of the node", .kind = FACT, .read = read_gpus},
     {.name = "memory", .kind = FACT, .read = read_memory},
     {.name = "maximum SM clock", .kind = FACT, .read = read_clock},
     {.name = "application SM clock", .kind = FACT, .read = read_counter, .arg = " MHz", .counter = BB_NVML_CLOCK_LIMIT},
@@ -418,6 +429,18 @@ static void judge_nics(const char *text, int nodes, const char *earlier, struct 
     snprintf(m->text, MESSAGE, "no RDMA NICs (/sys/class/infiniband): NCCL needs a network plugin or uses TCP");
 }
 
+/* Warns if a node has fewer GPUs than one of the profile: 7 of 8. Nodes with a power of two are also built. */
+static void judge_gpus(const char *text, int node_gpus, const char *earlier, struct message *m)
+{
+    const int n = atoi(text);
+
+    if (earlier || n == 0 || n >= node_gpus || (n & (n - 1)) == 0)
+        return;
+    m->level = BB_HEALTH_WARN;
+    snprintf(m->text, MESSAGE, "CUDA finds %d GPUs, expected %d: a GPU may be lost; see nvidia-smi -L, dmesg", n,
+             node_gpus);
+}
+
 static void judge_item(const struct item *item, const char *text, struct message *m)
 {
     const long long value = strtoll(text, NULL, 10), limit = value > item->fail ? item->fail : item->warn;
@@ -521,6 +544,8 @@ int bb_health_inventory(struct bb_health *h, struct bb_session *s, const int *gp
                 const char *before = earlier_text(earlier, w->hosts[rank], gpu_of[rank]);
 
                 judge_fact(&items[i], all[rank].text[i], usual, half, before, &tie, &m[rank]);
+                if (items[i].read == read_gpus)
+                    judge_gpus(all[rank].text[i], h->node_gpus, before, &m[rank]);
                 if (items[i].read == read_nics)
                     judge_nics(all[rank].text[i], w->nodes, before, &m[rank]);
             } else

@@ -195,6 +195,16 @@ static void print_others(const json_t *root, FILE *out)
         fprintf(out, "; %d finding%s about paths, rails and the whole cluster", of_tests, of_tests == 1 ? "" : "s");
 }
 
+/* Prints how many GPUs of each node were tested, unless all were, or their number is unknown. */
+static void print_tested_gpus(const json_t *gpus, int nodes, FILE *out)
+{
+    const int tested = (int)json_integer_value(json_object_get(gpus, "tested")),
+              total = (int)json_integer_value(json_object_get(gpus, "total"));
+
+    if (tested < total)
+        fprintf(out, "; %d of %d GPUs of %s tested", tested, total, nodes == 1 ? "the node" : "each node");
+}
+
 static void print_verdict(const json_t *root, const struct bb_health_scope *scope, FILE *out)
 {
     const json_t *findings = json_object_get(root, "findings"), *verdicts = json_object_get(root, "verdicts");
@@ -210,6 +220,7 @@ static void print_verdict(const json_t *root, const struct bb_health_scope *scop
     fprintf(out, "%d node%s: %d ok, %d warn, %d fail, %d unknown", nodes, nodes == 1 ? "" : "s",
             count_levels(verdicts, BB_HEALTH_OK), count_levels(verdicts, BB_HEALTH_WARN),
             count_levels(verdicts, BB_HEALTH_FAIL), count_levels(verdicts, BB_HEALTH_UNKNOWN));
+    print_tested_gpus(json_object_get(root, "node_gpus"), nodes, out);
     print_others(root, out);
     print_paths(
         json_object_get(root, "paths"), nodes, nodes - count_levels(verdicts, BB_HEALTH_FAIL), has_slow_path(findings),

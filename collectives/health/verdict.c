@@ -462,8 +462,12 @@ static int test_units(struct bb_health *h, enum bb_health_test test)
         s.peers = peers_of_gpus(s.values[0], s.units);
     h->median[test] = s.peers.median;
     h->of_faster[test] = s.peers.of_faster;
+    h->lowest[test] = NAN;
     for (size_t u = 0; u < s.units; u++)
-        h->lowest[test] = u > 0 ? fmin(h->lowest[test], s.values[0][u]) : s.values[0][u]; /* fmin() ignores NaN */
+        if (!(s.values[0][u] >= h->lowest[test]) && isfinite(s.values[0][u])) {
+            h->lowest[test] = s.values[0][u];
+            h->lowest_gpu[test] = (int)u;
+        }
     s.has_reference = part == BB_HEALTH_A_GPU && s.peers.n >= BB_HEALTH_REFERENCE_PEERS;
     suspect = is_common(&s);
     for (size_t u = 0; u < s.units; u++)

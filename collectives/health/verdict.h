@@ -98,6 +98,7 @@ struct bb_health {
     bool every_pair; /* with rounds 0, all partners up to 16 nodes */
     bool skip[BB_HEALTH_TESTS];
     double expected[BB_HEALTH_TESTS]; /* NaN: unknown */
+    int node_gpus;                    /* of a node of the profile; 0: unknown */
     /* leaf switches and pods: consecutive nodes that share uplinks, and the rate of their NICs / that of the uplinks */
     struct bb_health_tier {
         int nodes; /* 0: unknown, or none */
@@ -117,6 +118,7 @@ struct bb_health {
     double median[BB_HEALTH_TESTS];  /* out: of all values of the first measurement; NaN: not measured */
     bool of_faster[BB_HEALTH_TESTS]; /* out: of those of the faster GPUs, because half of them or more are slow */
     double lowest[BB_HEALTH_TESTS];  /* out: likewise, of tests of GPUs, nodes, rails and the whole job */
+    int lowest_gpu[BB_HEALTH_TESTS]; /* out: of tests of GPUs: the GPU with the lowest value, node * gpus + index */
     int took_part[BB_HEALTH_TESTS];  /* set by `measure`: number of nodes that take part; 0: unknown */
     double share[BB_HEALTH_TESTS];   /* out: of `expected`, what oversubscribed leaves leave to the median; 1: all */
 };

@@ -136,6 +136,22 @@ static int count_gpus(const struct bb_world *w, const struct bb_visible *all)
     return n;
 }
 
+/* Returns whether variables of CUDA and of NVIDIA's container toolkit list no more than n GPUs, so that they may hide some. */
+static bool may_hide_gpus(int n)
+{
+    const char *const lists[] = {getenv("CUDA_VISIBLE_DEVICES"), getenv("NVIDIA_VISIBLE_DEVICES")};
+    bool may_hide = false;
+
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        int listed = 1;
+
+        for (const char *c = lists[i]; c && (c = strchr(c, ',')); c++)
+            listed++;
+        may_hide |= lists[i] && *lists[i] && strcmp(lists[i], "all") != 0 && listed <= n;
+    }
+    return may_hide;
+}
+
 /* Reports that a rank could not be assigned a GPU. Returns the error code on all ranks; only the rank without a GPU
  * prints the error. */
 static int report_unassigned(const struct bb_world *w, const struct bb_visible *all, int first,
@@ -195,14 +211,18 @@ static int choose_ordinal(const struct bb_world *w, const struct bb_visible *all
 int bb_device_choose(struct bb_world *w, int first, bool share_gpu, struct bb_device_info *info)
 {
     struct bb_visible own, *all = NULL;
-    int ordinal = 0, rc;
+    int ordinal = 0, n, rc;
 
     rc = list_visible(&own);
     TRY(bb_world_agree(w, rc, "query of the GPUs"));
     all = bb_world_gather(w, &own, sizeof(own), &rc);
     TRY(rc);
+    n = count_gpus(w, all);
+    info->node_gpus = may_hide_gpus(n) ? 0 : n;
     TRY(choose_ordinal(w, all, first, share_gpu, &ordinal));
+    n = info->node_gpus;
     TRY(bb_device_use(ordinal, info));
+    info->node_gpus = n;
 out:
     free(all);
     return rc;

@@ -15,6 +15,8 @@ struct bb_device_info {
     char uuid[48]; /* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx" */
     char pci[16];  /* "0000:1b:00.0" */
     int ordinal;   /* CUDA device number on this rank */
+    int node_gpus; /* number of GPUs that CUDA shows to the ranks of the node; 0: unknown, because CUDA_VISIBLE_DEVICES or
+                      NVIDIA_VISIBLE_DEVICES may hide some. Set by bb_device_choose, also if it fails */
     int sm_count;
     int cc_major;  /* compute capability, first number */
     int clock_khz; /* maximum SM clock; 0 if unknown */

@@ -49,7 +49,7 @@ def test_every_variable_of_emulated_gpus_and_nccl_is_recorded():
 
 def test_help_lists_the_variables(busbar):
     text = busbar.run("help", "environment", emulated=False).stdout
-    assert re.findall(r"^  ((?:NCCL|CUDA|BUSBAR|EMU)_\w+)", text, re.M) == list(READ)
+    assert re.findall(r"^  ((?:NCCL|CUDA|NVIDIA|BUSBAR|EMU)_\w+)", text, re.M) == list(READ)
     page = busbar.run("--help=man", emulated=False).stdout
     section = re.search(r"^\.SH ENVIRONMENT\n(.*?)^\.SH", page, re.M | re.S).group(1)
     assert re.findall(r"^\.B (\w+)$", section, re.M) == list(READ)

@@ -30,7 +30,27 @@ def test_healthy_nodes_reach_the_expectation(busbar, tmp_path, cluster):
     tests = {test["test"]: test for test in root["tests"]}
     assert len(tests) == 11 and all(abs(t["median"] / t["expected"] - 1) < (0.02 if t["stage"] == "copies" else 0.01) for t in tests.values()), tests
     assert len(root["results"]) == 9 * 8 + 2 * 3 * 8 and done.stdout.splitlines()[-1] == (
-        "# 4 nodes: 4 ok, 0 warn, 0 fail, 0 unknown; no slow path among the 6 of 6 tested")
+        "# 4 nodes: 4 ok, 0 warn, 0 fail, 0 unknown; 2 of 8 GPUs of each node tested; no slow path among the 6 of 6 tested")
+
+
+def test_missing_gpus_are_named(busbar, tmp_path):
+    def run(gpus, devices, status=0, **env):
+        env = {"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_DEVICES": str(devices), **env}
+        done = busbar.run("health", "--quick", "-g", gpus, "--json", tmp_path / "r.json", "--prometheus", tmp_path / "m.prom", mpirun=(), env=env)
+        assert done.returncode == status, done.stderr
+        return json.loads((tmp_path / "r.json").read_text()), done.stdout.splitlines()[-1:], done.stderr
+    root, last, _ = run(7, 7)
+    assert last == ["# 1 node: 0 ok, 1 warn, 0 fail, 0 unknown; 7 of 8 GPUs of the node tested"] and root["node_gpus"] == {"tested": 7, "total": 8}
+    assert [f["reason"] for f in root["findings"]] == ["CUDA finds 7 GPUs, expected 8: a GPU may be lost; see nvidia-smi -L, dmesg"]
+    for gpus, env in ((4, {}), (3, {"CUDA_VISIBLE_DEVICES": "5,6,7"})):  # a job that was given a part of the node
+        root, last, _ = run(gpus, 8, **env)
+        assert last == [f"# 1 node: 1 ok, 0 warn, 0 fail, 0 unknown; {gpus} of 8 GPUs of the node tested"] and not root["findings"]
+    assert 'busbar_run_success{command="health",gpus="emulated"} 1' in (tmp_path / "m.prom").read_text()
+    run(4, 8, status=2, CUDA_VISIBLE_DEVICES="0,1,2")  # a usage error changes no file
+    assert 'busbar_run_success{command="health",gpus="emulated"} 1' in (tmp_path / "m.prom").read_text()
+    root, _, error = run(8, 7, status=5)
+    assert root["status"] == "below threshold" and "8 ranks on this host but only 7 GPUs" in root["reason"] and root["reason"] in error
+    assert 'busbar_run_success{command="health",gpus="emulated"} 0' in (tmp_path / "m.prom").read_text()
 
 
 def test_slow_gpu_and_slow_nic_fail_and_leave(busbar, tmp_path):
@@ -95,7 +115,7 @@ def test_number_of_tested_paths(busbar, tmp_path):
     link = "link=node0-node8:0.5"
     root, found, done = health(busbar, tmp_path, "--from", "pairs", ranks=16, nodes=16, slow=link)
     assert not found and root["paths"] == {"tested": 36, "total": 120}
-    assert done.stdout.splitlines()[-1].endswith(" 0 unknown; no slow path among the 36 of 120 tested; all: --rounds 15")
+    assert done.stdout.splitlines()[-1].endswith(" 0 unknown; 1 of 8 GPUs of each node tested; no slow path among the 36 of 120 tested; all: --rounds 15")
     done = busbar.run("health", "--only", "pairs", "-n", 1, "--json", tmp_path / "r.json", ranks=16, env={
         "EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_NODES": "16", "EMU_SLOW": link})
     root = json.loads((tmp_path / "r.json").read_text())
@@ -105,7 +125,7 @@ def test_number_of_tested_paths(busbar, tmp_path):
     assert root["paths"] == {"tested": 3, "total": 6} and re.search(r"; no slow path among the 3 of 6 tested; paths of \S+ not tested, to test them: --only pairs\n$", done.stdout)
 
 
-@pytest.mark.parametrize("stage, tested, end", [("bisection", 12, "no slow path among the 12 of 28 tested; all: --only pairs --rounds 7"),
+@pytest.mark.parametrize("stage, tested, end", [("bisection", 12, "1 of 8 GPUs of each node tested; no slow path among the 12 of 28 tested; all: --only pairs --rounds 7"),
                                                 ("inventory", 0, "0 of 28 paths between nodes tested")])
 def test_last_line_of_one_stage_states_what_was_not_tested(busbar, tmp_path, stage, tested, end):
     """Three cuts of eight nodes have twelve pairs, not nodes 0 and 1. Each pair of the bisection is judged, as there is no stage pairs."""
@@ -242,7 +262,7 @@ def test_median_of_the_faster_gpus_is_named_so(busbar, tmp_path):
     """The median of all 8 GPUs is that of the 6 slow ones."""
     for slow, text in (("node0:0.5,node1:0.5,node2:0.5", "median of the faster GPUs"), ("node0:0.5", "median")):
         root, found, done = health(busbar, tmp_path, "--only", "gpu", ranks=8, nodes=4, status=5, slow=slow)
-        assert re.search(f"GEMM of bfloat16: {text} [0-9.]+ TFLOP/s, lowest 329, expected", done.stdout) and len(found) == slow.count("node")
+        assert re.search(f"GEMM of bfloat16: {text} [0-9.]+ TFLOP/s, lowest 329 \\(GPU 0, 0000:01:00.0, \\S+-node0\\), expected", done.stdout) and len(found) == slow.count("node")
         assert all(("faster peers' median" in f["reason"]) == ("faster" in text) for f in root["findings"])
 
 
@@ -268,7 +288,7 @@ def test_slow_copies_are_named(busbar, tmp_path):
     root, found, done = health(busbar, tmp_path, "--only", "copies", ranks=12, nodes=3, status=5, EMU_SLOW_LINKS="pcie1:0.7,nvlink6:0.5,nvlink8-9:0.5")
     assert found == {("fail", "gpu", 0, 1), ("fail", "gpu", 1, 2), ("fail", "gpu", 2, 0), ("fail", "gpu", 2, 1)} and {row["stage"] for row in root["results"]} == {"copies"}
     assert "GPU 2 (0000:03:00.0) of" in done.stderr and "copy GPU to GPU" in done.stderr
-    assert re.search("copy to its slowest peer: median .* GB/s, lowest 164, compared with the other GPUs$", done.stdout, re.M)
+    assert re.search("copy to its slowest peer: median .* GB/s, lowest 164 \\(GPU \\d, \\S+, \\S+-node2\\), compared with the other GPUs$", done.stdout, re.M)
     assert all("copy to its slowest peer 164" in f["reason"] for f in root["findings"] if f["node"] == 2)
     assert {f["reason"].split(" 326: ")[1] for f in root["findings"] if f["node"] == 2} == {
         "GPU 0, GPU 1, or the link between them; to find which: busbar-emulated bench copy"}
@@ -403,7 +423,7 @@ def test_files_of_the_host_that_are_not_utf8(busbar, tmp_path):
         file.parent.mkdir(parents=True)
         file.write_bytes(text)
     root, found, done = health(busbar, tmp_path, "--only", "inventory", ranks=2, nodes=2, EMU_HOST_FILES=str(tmp_path))
-    assert len(root["inventory"]) == 34 and found == {("warn", "all", None, None)}
+    assert len(root["inventory"]) == 35 and found == {("warn", "all", None, None)}
     finding, = [f["reason"] for f in root["findings"] if "huge pages" not in f["reason"]]  # these hosts have no /sys/class/infiniband
     assert "; 2 findings about all hosts" in done.stdout.splitlines()[-1]
     assert finding == "no RDMA NICs (/sys/class/infiniband): NCCL needs a network plugin or uses TCP"
@@ -631,7 +651,9 @@ def test_outlier_and_nodes_that_take_part_are_said(busbar, tmp_path):
     _, found, done = health(busbar, tmp_path, "--drain", ranks=16, nodes=4, status=5, slow="rank=5:1.05")
     assert re.search(r"^fail +gpu +GPU 1 \(\S+\) of [^ ]+-node1: GEMM .*, 95 % of the peers' median [0-9.]+: an outlier$", done.stdout, re.M), done.stdout
     assert 'reason="busbar: GPU 1 (0000:02:00.0) GEMM outlier at 95 %"' in done.stdout
-    measured = re.findall("^# ([a-z]+) .*: median [^,]*(?:, expected [0-9.]+)?(, 3 of 4 nodes)?$", done.stdout, re.M)
+    _, found, alone = health(busbar, tmp_path, "--only", "gpu", ranks=8, nodes=1, mpirun=(), slow="rank=5:1.0638")  # too few peers for outliers
+    assert not found and re.search(r"GEMM of bfloat16: median 658 TFLOP/s, lowest 618.5 \(GPU 5, 0000:06:00.0\), expected", alone.stdout), alone.stdout
+    measured = re.findall("^# ([a-z]+) .*: median [^,]*(?:, lowest [^)]*[)])?(?:, expected [0-9.]+)?(, 3 of 4 nodes)?$", done.stdout, re.M)
     assert {(stage, part != "") for stage, part in measured} >= {("gpu", False), ("copies", True), ("node", True), ("pairs", True), ("whole", True)}
 
 

@@ -54,7 +54,7 @@ static void set_node_size(const struct bb_machine_facts *facts, struct bb_cluste
 }
 
 int bb_expectation_machine(const struct bb_machine_facts *facts, const char *name, struct bb_cluster *cluster,
-                           char text[BB_MACHINE_TEXT])
+                           int *node_gpus, char text[BB_MACHINE_TEXT])
 {
     const bool is_auto = strcmp(name, "auto") == 0;
     const char *profile = is_auto ? profile_of_machine(facts) : name;
@@ -74,6 +74,7 @@ int bb_expectation_machine(const struct bb_machine_facts *facts, const char *nam
     if (is_auto)
         set_nics(facts, cluster);
     whole = *cluster;
+    *node_gpus = cluster->gpus_per_node <= GPUS_OF_A_HOST ? cluster->gpus_per_node : 0;
     if (node.ranks_per_node < node.concurrent)
         node.ranks_per_node = node.concurrent;
     set_node_size(&node, &whole);
@@ -117,16 +118,17 @@ int bb_expectation_forecast(const struct bb_machine_facts *facts, const char *na
     const struct bb_bench_plan plan = {&cluster, sweep, &none, 1, facts->ranks, 0, NULL, json_array()};
     char text[BB_MACHINE_TEXT];
     json_t *rows = json_array();
-    int rc;
+    int node_gpus, rc;
 
     *root = NULL;
-    TRY(bb_expectation_machine(facts, name, &cluster, text));
+    TRY(bb_expectation_machine(facts, name, &cluster, &node_gpus, text));
     if (cluster.gpus_per_node > 0) {
         TRY(bb_bench_plan_validate(&plan));
         TRY(bb_bench_plan_run(&plan, NULL, rows));
         *root = bb_bench_plan_json(&plan, json_object(), json_incref(rows));
         json_object_set_new(json_object_get(*root, "predicted"), "cluster", json_string(text));
         add_machine(facts, &cluster, json_object_get(*root, "predicted"));
+        json_object_set_new(json_object_get(*root, "predicted"), "node_gpus", json_integer(node_gpus));
     }
 out:
     json_decref(rows);

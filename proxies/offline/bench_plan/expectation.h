@@ -17,7 +17,7 @@
  */
 enum { BB_MACHINE_TEXT = 512 };
 int bb_expectation_machine(const struct bb_machine_facts *facts, const char *name, struct bb_cluster *cluster,
-                           char text[BB_MACHINE_TEXT]) BB_MUST_CHECK;
+                           int *node_gpus, char text[BB_MACHINE_TEXT]) BB_MUST_CHECK;
 
 /* bb_expectation_forecast - a bb_forecast. */
 int bb_expectation_forecast(const struct bb_machine_facts *facts, const char *name, const struct bb_sweep *sweep,

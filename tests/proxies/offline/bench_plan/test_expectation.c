@@ -41,8 +41,9 @@ static void test_machine_is_recognised_by_gpu_and_nics(void **state)
                                                .ranks_per_node = rows[i].ranks_per_node};
         char text[BB_MACHINE_TEXT] = "";
         struct bb_cluster cluster;
+        int node_gpus;
 
-        assert_int_equal(bb_expectation_machine(&facts, "auto", &cluster, text), 0);
+        assert_int_equal(bb_expectation_machine(&facts, "auto", &cluster, &node_gpus, text), 0);
         assert_int_equal(cluster.gpus_per_node, rows[i].gpus_per_node);
         if (cluster.gpus_per_node == 0)
             continue;
@@ -65,8 +66,9 @@ static void test_a_profile_without_nccl_states_one_nic_per_collective(void **sta
         const struct bb_machine_facts facts = {.gpu = "", .ranks = 16, .ranks_per_node = 8, .concurrent = 8};
         char text[BB_MACHINE_TEXT];
         struct bb_cluster cluster;
+        int node_gpus;
 
-        assert_int_equal(bb_expectation_machine(&facts, rows[i].profile, &cluster, text), 0);
+        assert_int_equal(bb_expectation_machine(&facts, rows[i].profile, &cluster, &node_gpus, text), 0);
         assert_true((strstr(text, "GB/s per node, of which a collective uses one") != NULL) == rows[i].one);
     }
 }
@@ -90,8 +92,9 @@ static void test_concurrent_groups_share_nics(void **state)
             .gpu = "", .ranks = 16, .ranks_per_node = jobs[i].ranks_per_node, .concurrent = jobs[i].concurrent};
         char text[BB_MACHINE_TEXT];
         struct bb_cluster cluster;
+        int node_gpus;
 
-        assert_int_equal(bb_expectation_machine(&facts, jobs[i].profile, &cluster, text), 0);
+        assert_int_equal(bb_expectation_machine(&facts, jobs[i].profile, &cluster, &node_gpus, text), 0);
         assert_true(cluster.inter.gbps == jobs[i].gbps);
     }
 }

@@ -266,7 +266,7 @@ def test_wrong_data_of_a_link_that_is_measured_again_is_reported(busbar):
     done = busbar.run("bench", "p2p", "--metrics", "bandwidth", "--direction", "one", "--bandwidth-sizes", "1M", "-w", 0, "-n", 1,
                       "--repeats", 1, ranks=4, env={"EMU_NODES": "4", "EMU_CLUSTER": "h100-sxm-ib", "EMU_SLOW": "link=node1-nic0:0.3",
                                                     "EMU_FAULT": "corrupt:rank=0,call=20,name=ncclRecv"})
-    assert done.returncode == 3 and re.search(r"wrong data: 1 elements of 1 MiB from rank 1 \(\S+\) to rank 0 ", done.stderr), done.stderr
+    assert done.returncode == 3 and re.search(r"wrong data: 1 element of 1 MiB from rank 1 \(\S+\) to rank 0 ", done.stderr), done.stderr
 
 
 def test_wrong_is_null_without_verification(busbar, tmp_path):

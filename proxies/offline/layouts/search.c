@@ -218,7 +218,7 @@ static int compute_fixed_bytes(const struct work *w, struct bb_layout_row *row)
  * row: in: its choice; out. bytes: with the recomputation found, or with the most recomputation.
  * unfit: out, number of kinds of recomputation with which the layout does not fit.
  */
-static int fit_row(const struct work *w, struct bb_layout_row *row, int *unfit)
+static int fit_load(const struct work *w, struct bb_layout_row *row, int *unfit)
 {
     const double usable = w->search->usable_bytes;
     struct bb_recompute_candidate found[2];
@@ -234,6 +234,32 @@ static int fit_row(const struct work *w, struct bb_layout_row *row, int *unfit)
     row->choice = found[faster].choice;
     row->bytes = found[faster].bytes;
     *unfit += isinf(found[0].ns) + isinf(found[1].ns);
+out:
+    return rc;
+}
+
+/* As fit_load, but with unequal load of experts only if the layout fits with equal load, whose step has far fewer roles:
+ * the rank that receives the most rows receives at least the mean. Otherwise row->bytes is the need with equal load. */
+static int fit_row(const struct work *w, struct bb_layout_row *row, int *unfit)
+{
+    struct bb_proxy_config equal = *w->search->config;
+    struct bb_layout_search search = *w->search;
+    struct work other = *w;
+    struct bb_layout_row trial = *row;
+    int rc = 0;
+
+    if (equal.transformer.imbalance > 0) {
+        equal.transformer.imbalance = 0;
+        equal.transformer.seed = 0;
+        search.config = &equal;
+        other.search = &search;
+        TRY(fit_load(&other, &trial, unfit));
+        if (*unfit == w->space->n_recomputes) {
+            *row = trial;
+            return 0;
+        }
+    }
+    TRY(fit_load(w, row, unfit));
 out:
     return rc;
 }

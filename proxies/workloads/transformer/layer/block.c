@@ -126,18 +126,30 @@ static double needed_flops(const struct bb_layers *l, const struct bb_layer_size
     return bb_kernel_groups_flops(sizes, &needed);
 }
 
+/* first: in and out: 1 + index of the first list with the hash of the new one */
 static const struct bb_cached_kernel_list *add_kernel_list(struct bb_layers *l, const struct bb_layer_sizes *sizes,
-                                                           const struct bb_kernel_groups *c)
+                                                           const struct bb_kernel_groups *c, int *first)
 {
     struct bb_kernel_list *made = bb_resize(NULL, 1, sizeof(*made)); /* too large for a small stack */
 
     bb_kernel_list_clear(made);
     bb_kernel_groups_append(sizes, c, made);
     BB_GROW(l->kernel_lists, l->n_kernel_lists);
-    l->kernel_lists[l->n_kernel_lists] =
-        (struct bb_cached_kernel_list){*c, sizes, bb_step_copy_kernel_list(l->step, made), needed_flops(l, sizes, c)};
+    l->kernel_lists[l->n_kernel_lists] = (struct bb_cached_kernel_list){
+        *c, sizes, bb_step_copy_kernel_list(l->step, made), needed_flops(l, sizes, c), *first};
+    *first = l->n_kernel_lists + 1;
     free(made);
     return &l->kernel_lists[l->n_kernel_lists++];
+}
+
+/* Lists of expert kernels (c->rows > 0) differ between ep ranks and layers: there may be many thousand lists. */
+static size_t hash_of(const struct bb_layer_sizes *sizes, const struct bb_kernel_groups *c)
+{
+    uint64_t hash = (uint64_t)c->rows * 31 + (uint64_t)(uintptr_t)sizes / sizeof(*sizes);
+
+    for (int i = 0; i < c->n; i++)
+        hash = hash * 31 + (uint64_t)c->list[i].kind * 4 + (uint64_t)c->list[i].pass;
+    return (hash * 0x9e3779b97f4a7c15u >> 32) % BB_KERNEL_LIST_HASHES; /* Fibonacci hashing */
 }
 
 /* Returns the kernel list for the kernel groups c and the current layer's sizes; builds the list if it does not
@@ -146,18 +158,16 @@ static const struct bb_cached_kernel_list *get_kernel_list(struct bb_block *b, c
 {
     const struct bb_layer_sizes *sizes = current_sizes(b);
     struct bb_layers *l = b->layers;
+    int *first = &l->kernel_list_of[hash_of(sizes, c)];
 
-    /* Lists of expert kernels (c->rows > 0) differ between ep ranks, so the wanted list was usually added recently:
-     * search backward from the latest list. All other lists were added with the program of the first ep rank: search
-     * forward from the first list. */
-    for (int k = 0; k < l->n_kernel_lists; k++) {
-        const struct bb_cached_kernel_list *cached = &l->kernel_lists[c->rows > 0 ? l->n_kernel_lists - 1 - k : k];
+    for (int k = *first; k > 0; k = l->kernel_lists[k - 1].next) {
+        const struct bb_cached_kernel_list *cached = &l->kernel_lists[k - 1];
 
         if (cached->sizes == sizes && cached->groups.n == c->n && cached->groups.rows == c->rows &&
             memcmp(cached->groups.list, c->list, sizeof(c->list[0]) * (size_t)c->n) == 0)
             return cached;
     }
-    return add_kernel_list(l, sizes, c);
+    return add_kernel_list(l, sizes, c, first);
 }
 
 /* Returns the duration of a compute operation in microseconds: its FLOPs divided by the rate config->tflops or, if

@@ -16,9 +16,10 @@ struct bb_cached_kernel_list { /* a kernel list, and the kernel groups (layer_ke
     const struct bb_layer_sizes *sizes;
     const struct bb_kernel_list *work;
     double flops;
+    int next; /* 1 + index of the next list with the same hash; 0: none */
 };
 
-enum { BB_RATIOS = 3 };
+enum { BB_RATIOS = 3, BB_KERNEL_LIST_HASHES = 4096 };
 
 struct bb_layers {
     struct bb_layers_config config;
@@ -41,6 +42,7 @@ struct bb_layers {
                                                ranks; owned by the step; NULL: all pairs have equal numbers */
     struct bb_cached_kernel_list *kernel_lists;
     int n_kernel_lists;
+    int kernel_list_of[BB_KERNEL_LIST_HASHES]; /* 1 + index of the first list with this hash; 0: none */
 };
 
 /* bb_layers_sizes - returns the sizes of a layer (index in the whole model, from 0), or of embedding and head

@@ -123,6 +123,8 @@ struct bb_expert_shares {
     struct bb_routing_config config; /* of the first step; without experts: none yet */
     int senders, known;              /* number of sending ranks in sums; of those with sums */
     double *sums;
+    struct bb_routing *tables; /* [n_tables] the row counts of steps, by tokens and ranks */
+    size_t n_tables, entries;  /* entries: numbers in all tables */
 };
 
 struct bb_expert_shares *bb_expert_shares_new(void)
@@ -139,11 +141,58 @@ void bb_expert_shares_free(struct bb_expert_shares *shares)
     if (!shares)
         return;
     pthread_mutex_destroy(&shares->lock);
+    for (size_t i = 0; i < shares->n_tables; i++) {
+        free(shares->tables[i].rows);
+        free(shares->tables[i].received);
+    }
+    free(shares->tables);
     free(shares->sums);
     free(shares);
 }
 
-#define MAX_SHARES ((size_t)4 << 20)
+#define MAX_SHARES  ((size_t)4 << 20)
+#define MAX_ENTRIES ((size_t)64 << 20)
+
+/* Returns whether the fractions of tokens are those of the kept ones. */
+static bool has_same_experts(const struct bb_expert_shares *shares, const struct bb_routing_config *c)
+{
+    const struct bb_routing_config *kept = &shares->config;
+
+    return kept->experts == c->experts && kept->top_k == c->top_k && kept->layers == c->layers &&
+           kept->balanced == c->balanced && kept->imbalance == c->imbalance && kept->seed == c->seed;
+}
+
+/* Sets the row counts of r to those that are kept for its tokens and ranks. Returns false if there are none. */
+static bool take_rows(struct bb_routing *r, struct bb_expert_shares *shares)
+{
+    pthread_mutex_lock(&shares->lock);
+    for (size_t i = 0; i < shares->n_tables && !r->is_kept && has_same_experts(shares, &r->config); i++) {
+        const struct bb_routing *table = &shares->tables[i];
+
+        if (table->config.tokens != r->config.tokens || table->config.ranks != r->config.ranks)
+            continue;
+        r->rows = table->rows;
+        r->received = table->received;
+        r->is_kept = true;
+    }
+    pthread_mutex_unlock(&shares->lock);
+    return r->is_kept;
+}
+
+/* Keeps the row counts of r for other steps. Another thread may have kept equal ones at the same time. */
+static void keep_rows(struct bb_routing *r, struct bb_expert_shares *shares)
+{
+    const size_t ranks = (size_t)r->config.ranks, entries = (size_t)r->config.layers * ranks * (ranks + 2);
+
+    pthread_mutex_lock(&shares->lock);
+    if (has_same_experts(shares, &r->config) && entries <= MAX_ENTRIES - shares->entries) {
+        BB_GROW(shares->tables, shares->n_tables);
+        r->is_kept = true;
+        shares->tables[shares->n_tables++] = *r;
+        shares->entries += entries;
+    }
+    pthread_mutex_unlock(&shares->lock);
+}
 
 /* Returns the sums of a step, or NULL if `shares` keeps those of other experts or has no space for them. */
 static const double *find_shares(struct bb_expert_shares *shares, const struct bb_routing_config *c)
@@ -159,9 +208,7 @@ static const double *find_shares(struct bb_expert_shares *shares, const struct b
         shares->senders = (int)(MAX_SHARES / each < (size_t)c->experts ? MAX_SHARES / each : (size_t)c->experts);
         BB_NEW(shares->sums, each * (size_t)shares->senders);
     }
-    if (kept->experts == c->experts && kept->top_k == c->top_k && kept->layers == c->layers &&
-        kept->balanced == c->balanced && kept->imbalance == c->imbalance && kept->seed == c->seed &&
-        c->ranks <= shares->senders) {
+    if (has_same_experts(shares, c) && c->ranks <= shares->senders) {
         sum_all_shares(c, shares->known, c->ranks, shares->senders, shares->sums);
         shares->known = c->ranks > shares->known ? c->ranks : shares->known;
         found = shares->sums;
@@ -205,14 +252,19 @@ void bb_routing_init(struct bb_routing *r, const struct bb_routing_config *c, st
         r->uniform_rows = (int)ceil(c->capacity_factor * choices / c->experts) * (c->experts / c->ranks);
     else if (c->imbalance == 0 && choices % c->ranks == 0)
         r->uniform_rows = choices / c->ranks;
-    if (r->uniform_rows < 0)
-        build_rows(r, shares);
+    if (r->uniform_rows >= 0 || (shares && take_rows(r, shares)))
+        return;
+    build_rows(r, shares);
+    if (shares)
+        keep_rows(r, shares);
 }
 
 void bb_routing_release(struct bb_routing *r)
 {
-    free(r->rows);
-    free(r->received);
+    if (!r->is_kept) {
+        free(r->rows);
+        free(r->received);
+    }
     *r = (struct bb_routing){0};
 }
 

@@ -24,13 +24,14 @@ struct bb_routing_config {
 };
 
 /*
- * struct bb_expert_shares - the fractions of tokens that choose each expert, by layer and sending rank, kept for several
- * steps: the search for a layout plans many steps with the same experts. Steps with other experts, and those whose
- * fractions would exceed 32 MiB, compute their own.
+ * struct bb_expert_shares - the fractions of tokens that choose each expert, by layer and sending rank, and the row
+ * counts that follow from them, kept for several steps: the search for a layout plans many steps with the same experts.
+ * Steps with other experts, and those whose fractions would exceed 32 MiB, compute their own; so do steps when the row
+ * counts of others fill 256 MiB.
  *
  * bb_expert_shares_new - allocate without fractions, which bb_routing_init adds. Free with bb_expert_shares_free.
  *   Threads  bb_routing_init may be called with one object by several threads at once
- * bb_expert_shares_free - NULL is allowed.
+ * bb_expert_shares_free - call after bb_routing_release of all steps. NULL is allowed.
  */
 struct bb_expert_shares;
 struct bb_expert_shares *bb_expert_shares_new(void) BB_MUST_CHECK;
@@ -43,6 +44,7 @@ struct bb_routing {
     int *rows;        /* [layers][sending rank][receiving rank] number of rows that are sent; NULL if all pairs of ranks
                   have equal numbers */
     long *received;   /* [layers][receiving rank] sum of rows over the sending ranks, if rows is not NULL */
+    bool is_kept;     /* rows and received belong to the shares */
 };
 
 /* bb_routing_init - compute the row counts of all layers and ranks. shares: in and out; NULL: keep nothing for other

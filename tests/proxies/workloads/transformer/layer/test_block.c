@@ -470,8 +470,8 @@ static void counts_by_peer(const struct bb_program *p, enum bb_op_kind kind, con
 
 /* Return traffic mirrors the dispatch: each rank sends to each peer as many elements as it received from the peer,
  * and vice versa. */
-/* Steps that share fractions, in any order of ranks and tokens, have the rows of steps that compute their own. A step with
- * other experts, other popular experts or other layers computes its own. */
+/* Steps that share fractions and rows, in any order of ranks and tokens, have the rows of steps that compute their own. A
+ * step with other experts, other popular experts or other layers computes its own. */
 static void kept_shares_give_the_rows_of_each_step(void **state)
 {
     const struct bb_routing_config base = {
@@ -491,6 +491,7 @@ static void kept_shares_give_the_rows_of_each_step(void **state)
         configs[i].ranks = ranks[i];
         bb_routing_init(&own, &configs[i], NULL);
         bb_routing_init(&kept, &configs[i], shares);
+        assert_int_equal(kept.is_kept, i < 3 || i == 6);
         for (int layer = 0; layer < configs[i].layers; layer++)
             for (int to = 0; to < ranks[i]; to++) {
                 long sum = 0;

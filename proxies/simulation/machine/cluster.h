@@ -150,8 +150,9 @@ struct bb_cluster {
      * training with CUDA graphs. */
     bool eager;
     double
-        routed_memory; /* with eager: factor of achieved.memory in the kernels of experts and of their permutations */
-    bool has_sharing;  /* the profile has a section "sharing"; false: concurrent operations do not slow each other
+        routed_memory; /* in training: factor of achieved.memory in the kernels of experts and of their permutations */
+    bool graphs_fuse_experts; /* without eager, routed_memory does not apply */
+    bool has_sharing; /* the profile has a section "sharing"; false: concurrent operations do not slow each other
                          down */
     struct bb_sharing sharing;
     struct bb_fabric fabric;

@@ -176,7 +176,8 @@ static struct bounds bounds_of(const struct bb_cluster *c, const struct bb_kerne
 {
     double rate = c->memory_gbps * (c->has_achieved ? c->achieved.memory : 1);
 
-    if (item->is_memory_kernel && item->routed && c->eager)
+    if (item->is_memory_kernel && item->routed && c->models_training && c->routed_memory > 0 &&
+        (c->eager || !c->graphs_fuse_experts))
         rate *= c->routed_memory;
     if (item->scan && c->models_training)
         return (struct bounds){scan_ns(c, item, sms), 0};

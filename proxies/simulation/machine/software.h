@@ -22,6 +22,7 @@ const char *bb_cluster_gpus_text(const struct bb_cluster *c, char text[BB_GPUS_T
 struct bb_software {
     const char *name;
     bool overlaps; /* collectives of tensor parallelism and transfers of ring attention overlap GEMMs and attention */
+    bool fuses_experts; /* on Blackwell, experts have fused kernels with CUDA graphs */
     bool fuses_dropout; /* attention with dropout is fused also on GPUs whose profile states that it is not */
     /* factors of the rates in section "achieved" of the profile */
     struct {

@@ -295,14 +295,15 @@ double bb_kernel_groups_flops(const struct bb_layer_sizes *s, const struct bb_ke
 
 /* Adds the cast kernels of a GEMM in FP8, MXFP8 or NVFP4. Each operand is needed row-wise for the GEMM and transposed for
  * the gradients. FP8, input: the kernel that produces it also casts it to FP8, so only the transposition is a separate
- * kernel, which reads FP8. Output gradient: one kernel reads it in 16 bits and writes it row-wise and transposed. MXFP8
+ * kernel, which reads FP8. Output gradient, and input of several experts, which Transformer Engine's GroupedLinear takes in
+ * 16 bits only: one kernel reads it in 16 bits and writes it row-wise and transposed. MXFP8
  * counts as FP8: the scales of both directions come from the same kernel. NVFP4: a kernel reads the tensor for the maxima
  * (of 2 bytes an element), another for both directions, as Transformer Engine's Hadamard transform and cast. */
 static void add_cast(const struct bb_layer_sizes *s, struct bb_kernel_list *w, const struct gemm *p,
                      enum bb_kernels_pass pass)
 {
     const struct bb_gemm_shape *g = &p->shape;
-    const bool from_dtype = pass == BB_KERNELS_DATA || s->precision == BB_GEMM_NVFP4;
+    const bool from_dtype = pass == BB_KERNELS_DATA || s->precision == BB_GEMM_NVFP4 || p->experts > 1;
     struct bb_memory_kernel kernel = {.kind = BB_MEMORY_KERNEL_COPY,
                                       .dtype = BB_F8E4M3,
                                       .rows = (uint64_t)(g->m * g->batch),
@@ -379,6 +380,14 @@ static void add_expert_biases(const struct bb_layer_sizes *s, struct bb_kernel_l
                           p->wide ? 2 * s->expert_ffn : bb_expert_width(s));
         bb_kernel_list_last(w)->experts = p->each ? (int)s->local_experts : 0;
     }
+}
+
+/* Adds the copies that sort the rows of several ranks by expert, before and after the experts. With a capacity factor,
+ * Megatron-LM requires the dispatcher that needs them (MoEAlltoAllTokenDispatcher in moe/token_dispatcher.py). */
+static void add_sorting(const struct bb_layer_sizes *s, struct bb_kernel_list *w, int64_t rows)
+{
+    for (int i = 0; i < 2 && s->sorts_rows; i++)
+        add_memory_kernel(s, w, "sort", BB_MEMORY_KERNEL_COPY, BB_ACT_NONE, rows, bb_expert_width(s));
 }
 
 /* Kernels of hyper-connections (DeepSeek-V4), as in Megatron-LM with use_fused_mhc (fusions/fused_mhc_kernels.py). Each reads
@@ -551,6 +560,7 @@ static void add_memory_kernels(const struct bb_layer_sizes *s, enum bb_kernels_k
     else if (kind == BB_KERNELS_EXPERTS) {
         add_activation(s, w, backward, rows, s->expert_ffn);
         add_expert_biases(s, w, backward, rows);
+        add_sorting(s, w, rows);
     } else if (kind == BB_KERNELS_PERMUTE || kind == BB_KERNELS_UNPERMUTE || kind == BB_KERNELS_NODE_PERMUTE ||
                kind == BB_KERNELS_NODE_UNPERMUTE)
         add_permutation(s, kind, backward, w);

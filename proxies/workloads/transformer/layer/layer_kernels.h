@@ -109,6 +109,7 @@ struct bb_layer_sizes {
     int top_k;
     unsigned graph_modules; /* launched as CUDA graphs: bit mask of enum bb_graph_module */
     bool dropless;          /* experts take all tokens that choose them (no capacity factor) */
+    bool sorts_rows;        /* a rank receives rows for several experts from several ranks and sorts them by expert */
     int copies; /* number of copies of each token that a rank sends: top_k; with dedup dispatch, one per destination
                    node */
     int node_copies; /* dedup dispatch: number of copies distributed inside the node for each token copy received

@@ -124,6 +124,8 @@ static void resolve_sizes(struct bb_layers *l)
                                  .top_k = a->top_k,
                                  .dropless = c->capacity_factor <= 0,
                                  .graph_modules = c->graph_modules,
+                                 .sorts_rows = c->capacity_factor > 0 && c->dispatch == BB_DISPATCH_ALL_TO_ALL &&
+                                               c->ep > 1 && a->experts > c->ep,
                                  .copies = a->top_k,
                                  .node_copies = 1,
                                  .gated = a->gated,

@@ -616,6 +616,10 @@ static void memory_kernels_take_the_time_of_their_bytes(void **state)
     assert_near((double)bb_cluster_kernel_ns(&eager, &item), 4e6 / 1000, 1e-6);
     item.routed = true;
     assert_near((double)bb_cluster_kernel_ns(&eager, &item), 4e6 / 250, 1e-6);
+    eager.eager = false;
+    assert_near((double)bb_cluster_kernel_ns(&eager, &item), 4e6 / 250, 1e-6);
+    eager.graphs_fuse_experts = true;
+    assert_near((double)bb_cluster_kernel_ns(&eager, &item), 4e6 / 1000, 1e-6);
     assert_near((double)bb_cluster_kernel_ns(&cluster, &item), 4e6 / 1000, 1e-6);
     item.fusion = BB_KERNEL_IN_GEMM;
     assert_int_equal(bb_cluster_kernel_ns(&cluster, &item), 0);

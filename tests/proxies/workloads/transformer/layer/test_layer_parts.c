@@ -184,6 +184,31 @@ static void fp8_applies_to_layer_weights_only(void **state)
     assert_int_equal(memory_kernel_bytes(&s, BB_KERNELS_QKV, BB_KERNELS_WEIGHTS), 0);
 }
 
+/* 100 rows of 16 elements, and of 32 between the two GEMMs. */
+static void rows_of_several_experts_have_kernels_of_their_own(void **state)
+{
+    struct bb_layer_sizes one = sizes, several, sorted;
+
+    (void)state;
+    one.precision = BB_GEMM_FP8;
+    one.local_experts = 1;
+    one.expert_ffn = 32;
+    several = one;
+    several.local_experts = 4;
+    sorted = several;
+    sorted.sorts_rows = true;
+    /* the casts of the inputs read 16 bits and write 8 bits twice, instead of 8 bits once each */
+    assert_int_equal(memory_kernel_bytes(&several, BB_KERNELS_EXPERTS, BB_KERNELS_FORWARD) -
+                         memory_kernel_bytes(&one, BB_KERNELS_EXPERTS, BB_KERNELS_FORWARD),
+                     100 * (16 + 32) * 2);
+    assert_int_equal(memory_kernel_bytes(&several, BB_KERNELS_EXPERTS, BB_KERNELS_DATA),
+                     memory_kernel_bytes(&one, BB_KERNELS_EXPERTS, BB_KERNELS_DATA));
+    for (int pass = BB_KERNELS_FORWARD; pass <= BB_KERNELS_WEIGHTS; pass++)
+        assert_int_equal(memory_kernel_bytes(&sorted, BB_KERNELS_EXPERTS, pass) -
+                             memory_kernel_bytes(&several, BB_KERNELS_EXPERTS, pass),
+                         pass == BB_KERNELS_WEIGHTS ? 0 : 2 * 2 * 100 * 16 * 2); /* two copies of 2 bytes an element */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -192,6 +217,7 @@ int main(void)
         cmocka_unit_test(scans_move_float_states),
         cmocka_unit_test(attention_gemms_are_fused),
         cmocka_unit_test(fp8_applies_to_layer_weights_only),
+        cmocka_unit_test(rows_of_several_experts_have_kernels_of_their_own),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

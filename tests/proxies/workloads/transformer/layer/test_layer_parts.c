@@ -184,6 +184,21 @@ static void fp8_applies_to_layer_weights_only(void **state)
     assert_int_equal(memory_kernel_bytes(&s, BB_KERNELS_QKV, BB_KERNELS_WEIGHTS), 0);
 }
 
+/* Four streams of 16 elements for each of four tokens, instead of the residual: 21 vectors forward, 67 backward. */
+static void hyper_connections_move_streams(void **state)
+{
+    struct bb_layer_sizes s = sizes;
+
+    (void)state;
+    s.streams = 4;
+    assert_int_equal(memory_kernel_bytes(&s, BB_KERNELS_NORM, BB_KERNELS_FORWARD) -
+                         memory_kernel_bytes(&sizes, BB_KERNELS_NORM, BB_KERNELS_FORWARD) + THREE_LOCAL,
+                     (7 + 5 + 9) * 16 * 2 * 4);
+    assert_int_equal(memory_kernel_bytes(&s, BB_KERNELS_NORM, BB_KERNELS_DATA) -
+                         memory_kernel_bytes(&sizes, BB_KERNELS_NORM, BB_KERNELS_DATA) + THREE_LOCAL,
+                     (18 + 9 + 24 + 16) * 16 * 2 * 4);
+}
+
 /* 100 rows of 16 elements, and of 32 between the two GEMMs. */
 static void rows_of_several_experts_have_kernels_of_their_own(void **state)
 {
@@ -217,6 +232,7 @@ int main(void)
         cmocka_unit_test(scans_move_float_states),
         cmocka_unit_test(attention_gemms_are_fused),
         cmocka_unit_test(fp8_applies_to_layer_weights_only),
+        cmocka_unit_test(hyper_connections_move_streams),
         cmocka_unit_test(rows_of_several_experts_have_kernels_of_their_own),
     };
 

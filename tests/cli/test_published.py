@@ -1,6 +1,7 @@
 """Predictions compared with published results: every training step of reference_data (accuracy.py) on the shipped cluster profiles, with
 the options of its row and no others. Profiles and rates of software must not be fitted to individual rows."""
 import json
+import pathlib
 import re
 import statistics
 
@@ -163,3 +164,5 @@ def test_prediction_matches_deepseek_v3_report(busbar):
     seconds = json.loads(done.stdout)["predicted"]["step_us"] / 1e6
     print(f"\ndeepseek_v3 2048 H800: published {published:.1f} s, predicted {seconds:.1f} s, {100 * (seconds / published - 1):+.1f} %")
     assert abs(seconds / published - 1) <= MAX_SURE
+    readme = pathlib.Path(__file__).parents[2] / "proxies/workloads/transformer/README.md"
+    assert f"| as above | {seconds:.1f} s |" in readme.read_text()

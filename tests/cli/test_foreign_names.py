@@ -32,7 +32,7 @@ def test_the_tables_contain_the_names_of_mpi4dl():
     ("wandb-project", None), ("ckpt-format", None), ("no-masked-softmax-fusion", None), ("qk-layernorm", None), ("max-norm", None),
     ("delay-wgrad-compute", None), ("qlora", None), ("load-in-4bit", None), ("lora-alpha", None), ("offload", None), ("stage3-prefetch-bucket-size", None), ("offload-param", None),
     ("external-cuda-graph", "--graph"), ("parallelism.pipeline_parallel_microbatch_size", "--micro-batch-size"), ("model.flavor", "--model"),
-    ("activations_checkpoint_num_layers", "--recompute-num-layers"), ("devices", "--gpus-per-node"), ("mtbf", "--mtbf-node (with a unit)")])
+    ("activations_checkpoint_num_layers", "--recompute-num-layers"), ("devices", "--gpus-per-node"), ("mtbf", "--mtbf-node (with a unit)"), ("mtbf-gpu", "--mtbf-node (with a unit)")])
 def test_names_of_megatron_deepspeed_nemo_and_torchtitan(busbar, option, ours):
     line = refusal(busbar, "transformer", f"--{option}=5")
     assert line.startswith(f"--{option} is {ours} here" if ours else f"--{option} has no counterpart here: "), line

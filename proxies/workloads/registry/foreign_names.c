@@ -194,7 +194,7 @@ const struct bb_foreign_name bb_foreign_options[] = {
     {"account-for-embedding-in-pipeline-split account-for-loss-in-pipeline-split", NULL,
      "it is not modelled; similar: --pipeline-layout", NULL},
     {"pipeline-model-parallel-layout", "--pipeline-layout", "--pipeline-layout \"Et*3|(tt|)*29,L\"", NULL},
-    {"mtbf", "--mtbf-node (with a unit)", "--mtbf-node 1500d --checkpoint 40s --restart 10m --tokens 15T", NULL},
+    {"mtbf mtbf-gpu", "--mtbf-node (with a unit)", "--mtbf-node 1500d --checkpoint 40s --restart 10m --tokens 15T", NULL},
     {"save-interval", NULL, "plan --tokens with --mtbf-node and --checkpoint predicts the best interval", NULL},
     {"pipeline-parallel-microbatch-size", "--micro-batch-size", "--micro-batch-size 1", NULL},
     {"activations-checkpoint-num-layers", "--recompute-num-layers", "--recompute-num-layers 1 --recompute full", NULL},

@@ -93,7 +93,10 @@ static int reject_type(const json_t *config, const char *where, const char *mode
             BB_EUSAGE,
             "%s: not a transformer's config.json, these fields are missing: model_type%s; known model_type: %s", where,
             missing, known);
-    suggestion = bb_nearest_word(requested, names, n);
+    /* the name of a model with experts may resemble that of a dense one */
+    suggestion = json_object_get(config, "num_experts") || json_object_get(config, "num_local_experts")
+                     ? NULL
+                     : bb_nearest_word(requested, names, n);
     if (suggestion)
         return bb_err(BB_EUSAGE, "%s: unknown architecture '%.64s', did you mean '%s'? (known: %s)", where, requested,
                       suggestion, known);

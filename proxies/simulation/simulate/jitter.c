@@ -8,13 +8,14 @@
 #include <string.h>
 
 /* Maximum number of operations, summed over all ranks. MAX_EXECUTED_OPS: in all simulated executions of the step
- * together (limits the run time to one or two minutes); MAX_OPS: in one execution (limits the memory). */
+ * together (limits the run time to one or two minutes), and DEFAULT_OPS without --samples (about 20 s); MAX_OPS: in one execution (limits the memory). */
 #define MAX_EXECUTED_OPS 300e6
+#define DEFAULT_OPS      80e6
 #define MAX_OPS          10e6
 
 int bb_jitter_default_samples(double ops)
 {
-    const double most = MAX_EXECUTED_OPS / fmax(ops, 1);
+    const double most = DEFAULT_OPS / fmax(ops, 1);
 
     return (int)fmax(1, fmin(BB_JITTER_SAMPLES, most));
 }

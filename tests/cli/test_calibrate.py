@@ -225,7 +225,7 @@ def test_the_last_line_states_the_error_at_sizes_that_the_fit_did_not_use(busbar
     assert accuracy["left_out_median_percent"] == pytest.approx(sorted(errors)[len(errors) // 2], rel=0.02)
     assert accuracy["left_out_worst_percent"] == pytest.approx(max(errors), rel=0.02) and max(errors) > 4
     last = done.stdout.splitlines()[-1]
-    assert last.startswith(f"# accuracy: expect at sizes that were not measured: median error {accuracy['left_out_median_percent']:.2f} %, worst ")
+    assert last.startswith(f"# accuracy: at sizes that were not measured, expect a median error of {accuracy['left_out_median_percent']:.2f} %, worst ")
     assert last.endswith("; collectives were measured on 1 node only: parameters between nodes are those of the starting profile")
 
 
@@ -670,7 +670,7 @@ def test_fit_that_does_not_hold_promises_nothing_for_other_sizes(busbar, calibra
         accuracy, last = summary["accuracy"], done.stdout.splitlines()[-1]
         assert last.startswith("# accuracy: DOES NOT HOLD for collectives between nodes; ")
         better = accuracy["left_out_median_percent"] < accuracy["fitted_median_percent"]
-        assert better == (count == 2) and ("expect at sizes that were not measured" in last) != better, last
+        assert better == (count == 2) and ("at sizes that were not measured, expect" in last) != better, last
 
 
 @pytest.mark.parametrize("step,sizes,ends", [

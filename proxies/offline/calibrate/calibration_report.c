@@ -187,7 +187,7 @@ static struct accuracy accuracy_of(const struct bb_calibration *c, const struct 
 static const struct bb_field accuracy_fields[] = {
     {"doubtful_fit", "DOES NOT HOLD for ", "; ", 0, 0, ACCURACY(doubtful)},
     {"left_out_rows", NULL, NULL, 0, 0, ACCURACY(left_out[BB_LEFT_OUT_SIZES].n)},
-    {"left_out_median_percent", "expect at sizes that were not measured: median error ", " %", 0, 2,
+    {"left_out_median_percent", "at sizes that were not measured, expect a median error of ", " %", 0, 2,
      ACCURACY(left_out[BB_LEFT_OUT_SIZES].p50)},
     {"left_out_worst_percent", ", worst ", " % (every other size was left out of the fit); ", 0, 2,
      ACCURACY(left_out[BB_LEFT_OUT_SIZES].max)},
@@ -358,8 +358,8 @@ static void print_remarks(const struct bb_calibration *c, FILE *out)
         .title = "#\n# the measurements determine only a combination of these parameters; each of them "
                  "was changed in proportion to its nominal value:\n"};
     struct list penalized = {.out = out,
-                             .title = "#\n# penalized: NCCL did not choose these variants although the cost model "
-                                      "predicted that they are faster; the new profile makes them slower, or does not "
+                             .title = "#\n# penalized: the times show that NCCL did not choose these variants although the "
+                                      "cost model predicted that they are faster; the new profile makes them slower, or does not "
                                       "use them at small sizes:\n"};
 
     for (int f = 0; f < c->n_parameters; f++)

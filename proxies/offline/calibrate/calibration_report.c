@@ -357,10 +357,11 @@ static void print_remarks(const struct bb_calibration *c, FILE *out)
         .out = out,
         .title = "#\n# the measurements determine only a combination of these parameters; each of them "
                  "was changed in proportion to its nominal value:\n"};
-    struct list penalized = {.out = out,
-                             .title = "#\n# penalized: the times show that NCCL did not choose these variants although the "
-                                      "cost model predicted that they are faster; the new profile makes them slower, or does not "
-                                      "use them at small sizes:\n"};
+    struct list penalized = {
+        .out = out,
+        .title = "#\n# penalized: the times show that NCCL did not choose these variants although the "
+                 "cost model predicted that they are faster; the new profile makes them slower, or does not "
+                 "use them at small sizes:\n"};
 
     for (int f = 0; f < c->n_parameters; f++)
         if (c->parameters[f].correlated && c->parameters[f].fit)

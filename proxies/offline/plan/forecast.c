@@ -391,7 +391,8 @@ void bb_forecast_recipes_text(const struct bb_forecast *f, const struct bb_clust
     const bool graph = experts && f->host && strcmp(f->host, "graph") != 0, overlap = experts && f->lacks_moe_overlap;
 
     if (tp || graph || overlap)
-        snprintf(text, size, "NVIDIA's published steps of this kind (Megatron-Bridge, 2026) have more options; try:%s%s%s",
+        snprintf(text, size,
+                 "NVIDIA's published steps of this kind (Megatron-Bridge, 2026) have more options; try:%s%s%s",
                  tp ? " --tp-comm-overlap" : "", graph ? " --graph" : "",
                  overlap ? " --overlap-moe-expert-parallel-comm" : "");
 }

@@ -288,7 +288,9 @@ static void add_last(struct answer *a, const struct bb_prediction *p)
             a->rest_ns = p->step_ns - shown->all.step_ns;
         }
     shown->all.step_ns = p->step_ns;
-    a->ends = p->n_classes == 1 ? NULL : a->last < 0 ? "ends last" : "is the busiest of the ranks that end in the last 1% of the step";
+    a->ends = p->n_classes == 1 ? NULL
+              : a->last < 0     ? "ends last"
+                                : "is the busiest of the ranks that end in the last 1% of the step";
 }
 
 static void add_prediction(struct answer *a, const struct bb_plan *plan, const struct bb_prediction *p)

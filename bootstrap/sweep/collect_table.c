@@ -157,11 +157,15 @@ static size_t print_failed(const struct bb_gathered *g, bool full, FILE *out)
         else
             fprintf(out, f->exit_status == 124 ? "timeout (exit status %d)" : "exit status %d", f->exit_status);
         if (more > 0)
-            fprintf(out, ", and %zu more that differ only in numbers", more);
+            fprintf(out, ", and %zu more with the same error", more);
         fputc('\n', out);
-        for (size_t l = 0; l < json_array_size(f->errors); l++)
-            fprintf(out, "#   %s\n", json_string_value(json_array_get(f->errors, l)));
-        lines += (lines == 0) + 1 + json_array_size(f->errors);
+        lines += (lines == 0) + 1;
+        for (size_t l = 0; l < json_array_size(f->errors); l++) {
+            const char *error = json_string_value(json_array_get(f->errors, l));
+
+            if (full || !bb_sweep_has_error(f->errors, l, error))
+                lines += fprintf(out, "#   %s\n", error) > 0;
+        }
     }
     if (hidden > 0)
         fprintf(out, "# %zu other kind%s of failures: --full\n", hidden, hidden == 1 ? "" : "s");

@@ -332,14 +332,23 @@ static bool is_same_but_for_numbers(const char *a, const char *b)
     return !*a && !*b;
 }
 
+bool bb_sweep_has_error(const json_t *errors, size_t n, const char *line)
+{
+    for (size_t i = 0; i < n && i < json_array_size(errors); i++)
+        if (is_same_but_for_numbers(json_string_value(json_array_get(errors, i)), line))
+            return true;
+    return false;
+}
+
 bool bb_sweep_is_same_failure(const struct bb_sweep_found *a, const struct bb_sweep_found *b)
 {
-    const size_t n = json_array_size(a->errors);
-    bool same = a->exit_status == b->exit_status && n > 0 && n == json_array_size(b->errors);
+    const size_t n = json_array_size(a->errors), m = json_array_size(b->errors);
+    bool same = a->exit_status == b->exit_status && n > 0 && m > 0;
 
     for (size_t i = 0; i < n && same; i++)
-        same = is_same_but_for_numbers(json_string_value(json_array_get(a->errors, i)),
-                                       json_string_value(json_array_get(b->errors, i)));
+        same = bb_sweep_has_error(b->errors, m, json_string_value(json_array_get(a->errors, i)));
+    for (size_t i = 0; i < m && same; i++)
+        same = bb_sweep_has_error(a->errors, n, json_string_value(json_array_get(b->errors, i)));
     return same;
 }
 

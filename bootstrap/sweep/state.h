@@ -51,8 +51,10 @@ char *bb_sweep_file(const char *dir, const struct bb_sweep_run *c, const char *e
  * The caller releases found with bb_sweep_found_release. */
 void bb_sweep_load_state(const char *dir, const struct bb_sweep_run *c, struct bb_sweep_found *found);
 void bb_sweep_found_release(struct bb_sweep_found *found);
-/* bb_sweep_is_same_failure - return whether two runs failed with the same exit status and the same error, except for
- * numbers: other sizes of a layout that is not possible. Runs without an error differ. */
+/* bb_sweep_has_error - return whether one of the first n errors is this line, except for numbers, such as those of the rank.
+ * bb_sweep_is_same_failure - return whether two runs failed with the same exit status and the same errors, of any number of
+ * ranks, except for numbers: other sizes of a layout that is not possible. Runs without an error differ. */
+bool bb_sweep_has_error(const json_t *errors, size_t n, const char *line);
 bool bb_sweep_is_same_failure(const struct bb_sweep_found *a, const struct bb_sweep_found *b);
 
 /*

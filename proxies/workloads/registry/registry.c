@@ -138,7 +138,9 @@ static int validate_features(const struct bb_proxy *p, const struct bb_proxy_con
     const char *equivalent = find_equivalent(p, unsupported);
 
     if (!bb_proxy_supports_compute(p, c->compute))
-        return bb_err(BB_EUSAGE, "%s: this proxy does not support --compute %s", p->name, c->compute);
+        return bb_err(BB_EUSAGE, "%s: this proxy does not support --compute %s, expected none%s%s", p->name, c->compute,
+                      p->features & BB_FEATURE_TIMED ? " or timed" : "",
+                      p->features & BB_FEATURE_GEMM ? " or gemm" : "");
     if (equivalent)
         return bb_err(BB_EUSAGE, "%s: --%s is --%s here", p->name, unsupported, equivalent);
     if (unsupported)

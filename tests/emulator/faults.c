@@ -4,7 +4,7 @@
  *   KIND:rank=R,call=K[,name=FUNCTION]      kinds: die, stall, fail, corrupt
  *
  * The fault applies to the K-th call (the first is 1) of FUNCTION, or of any function that can fail, on world rank R.
- * Without rank: every rank. Without call: the first call. corrupt counts NCCL operations, the other kinds count calls;
+ * Without rank: every rank. Without call: the first call, for corrupt every call. corrupt counts NCCL operations, the other kinds count calls;
  * with name, only those of that function.
  */
 #include "internal.h"
@@ -17,15 +17,17 @@
 enum fault_kind { DIE, STALL, FAIL, CORRUPT };
 static const char *const kind_names[] = {[DIE] = "die", [STALL] = "stall", [FAIL] = "fail", [CORRUPT] = "corrupt"};
 
+enum { EVERY = 0, FAULTS = 16 };
+
 struct fault {
     enum fault_kind kind;
-    long call, seen;
-    char name[64]; /* "": any function */
+    long call, seen; /* call: EVERY: all calls */
+    char name[64];   /* "": any function */
 };
 
 static struct {
     pthread_mutex_t lock;
-    struct fault list[16];
+    struct fault list[FAULTS];
     int n;
 } faults = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -87,14 +89,14 @@ static bool read_setting(struct fault *fault, char *setting, const char *whole)
         check_name(strcpy(fault->name, value));
     else
         emu_die("EMU_FAULT: '%s' in '%s': expected rank, call or name", setting, whole);
-    if (fault->call < 1)
+    if (strcmp(setting, "call") == 0 && fault->call < 1)
         emu_die("EMU_FAULT: '%s': the first call is 1", whole);
     return true;
 }
 
 static void read_fault(const char *text, bool moves_data)
 {
-    struct fault fault = {.call = 1};
+    struct fault fault = {0};
     char copy[256], *rest = copy, *part;
     bool ours = true;
     int kind = 0;
@@ -108,14 +110,15 @@ static void read_fault(const char *text, bool moves_data)
     if (kind > CORRUPT)
         emu_die("EMU_FAULT: '%s': expected die, stall, fail or corrupt", part);
     fault.kind = (enum fault_kind)kind;
+    fault.call = kind == CORRUPT ? EVERY : 1;
     if (kind == CORRUPT && !moves_data)
         emu_die("EMU_FAULT: '%s' has no effect with EMU_DATA=off, which moves no data; try: EMU_DATA=on", text);
     while ((part = strsep(&rest, ",")))
         ours &= read_setting(&fault, part, text);
     if (!ours)
         return;
-    if (faults.n == (int)(sizeof(faults.list) / sizeof(faults.list[0])))
-        emu_die("EMU_FAULT: too many faults");
+    if (faults.n == FAULTS)
+        emu_die("EMU_FAULT: more than %d faults for a rank", FAULTS);
     faults.list[faults.n++] = fault;
 }
 
@@ -151,7 +154,7 @@ static int due(const char *function, bool corrupts)
         if ((f->kind == CORRUPT) != corrupts ||
             (f->name[0] ? strcmp(f->name, function) != 0 : corrupts && strncmp(function, "nccl", 4) != 0))
             continue;
-        if (++f->seen == f->call)
+        if (++f->seen == f->call || f->call == EVERY)
             kind = (int)f->kind;
     }
     pthread_mutex_unlock(&faults.lock);

@@ -55,9 +55,9 @@ def test_zero1_and_zero2_name_the_software_of_deepspeed(busbar, args, note):
     assert f"# predicted for h100-sxm-ib, {note}modelled" in head.stdout
 
 
-def test_search_names_layers_of_first_and_last_stage(busbar):
+def test_plan_names_layers_of_first_and_last_stage(busbar):
     """61 layers on 8 stages: the 6 stages in the middle have 8 each."""
-    done = busbar.run("plan", "transformer", "--model", "deepseek_v3", "--ranks", 512, "--pp", 8, "--ep", 32, "--cluster", "gb200-nvl72", "--best-layout",
+    done = busbar.run("plan", "transformer", "--model", "deepseek_v3", "--ranks", 512, "--pp", 8, "--ep", 32, "--cluster", "gb200-nvl72",
                       "--global-batch-size", 8192, emulated=False)
     assert done.returncode == 2 and "61 layers are not divisible by pp 8" in done.stderr
     assert "--decoder-first-pipeline-num-layers 7 --decoder-last-pipeline-num-layers 6" in done.stderr

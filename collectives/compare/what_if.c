@@ -694,7 +694,7 @@ int bb_what_if(const struct bb_result_file *files, int n, const struct bb_regres
         t.lines[i].compared = compare_line(&t, i, threshold);
         doubt_line(&t, i, threshold);
         if (i == 0)
-            t.lines[i].compared.verdict = NULL;
+            t.lines[i].compared.verdict = json_is_false(t.lines[i].fits) ? bb_sweep_misfit : NULL;
     }
     find_differences(&t);
     if (out) {

@@ -517,6 +517,7 @@ def test_plans_are_a_table_of_what_ifs(compare_plans, golden):
     data = json.loads(compare_plans("abc", "--json", "-").stdout)
     assert [row["ratio"] for row in data["results"]] == pytest.approx([1, 1.288, 0.8])
     assert [row["verdict"] for row in data["results"]] == [None, "slower", "does not fit"]
+    assert [row["verdict"] for row in json.loads(compare_plans("cc", "--json", "-").stdout)["results"]] == ["does not fit"] * 2
     assert all((row["model_flop_utilisation"], row["model_flop_utilisation_causal"]) == (0.5, 0.4) for row in data["results"])
     assert [row["differs"] for row in data["results"]] == [
         {"predicted for": "h100", "tp": "1", "pp": "1"}, {"predicted for": "h100", "tp": "2", "pp": "1"},

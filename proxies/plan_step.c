@@ -494,7 +494,11 @@ void bb_plan_describe_step(const struct bb_plan_options *o, const struct bb_step
         f->attention = attention_in(step->kernel_lists[w]);
     f->long_context = step->samples > 0 && step->tokens / step->samples >= BB_LONG_CONTEXT;
     f->experts = experts_of(step, t->ep);
-    f->node_bytes = step->host_bytes * MIN(config->gpus_per_node, step->layout.ranks);
+    f->offloaded = step->host_bytes <= 0             ? "the optimizer needs"
+                   : step->host_optimizer_bytes <= 0 ? "activations need"
+                                                     : "activations and optimizer need";
+    f->node_bytes = (step->host_bytes + step->host_optimizer_bytes) * MIN(config->gpus_per_node, step->layout.ranks);
+    f->graphs_modules = t->graph_modules;
     f->lacks_tp_overlap = t->tp > 1 && t->sequence_parallel && !t->tp_overlap;
     f->lacks_moe_overlap = !t->moe_overlap && accepts_moe_overlap(t);
     bb_opts_each(o->option_set, o, add_perturbed, f);

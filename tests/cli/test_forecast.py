@@ -1090,6 +1090,15 @@ def test_offload_of_the_optimizer(busbar):
     assert step_us[0] - step_us[2] == pytest.approx(shard * (4 + 2) / 52e3 + shard * 8 / 3900, rel=0.01)
     assert step_us[1] - step_us[2] == pytest.approx((step_us[0] - step_us[2]) / 2, rel=0.001)
     assert full["roles"][0]["traffic"] == none["roles"][0]["traffic"]
+    # in host memory: float parameter, gradient and two moments; Adam takes longer than the copies, unless the link is slow
+    host = [p["predicted"]["memory"].get("host_bytes_per_node") for p in (full, half, none)]
+    assert host == [pytest.approx(8 * 16 * shard, rel=1e-6), pytest.approx(8 * 8 * shard, rel=1e-6), None]
+    slow = plan(busbar, f"{OFFLOAD} --use-precision-aware-optimizer --optimizer-cpu-offload --set pcie_gbps=1")
+    limits = [{x["phase"]: x["bottleneck"] for x in p["predicted"]["phases"]} for p in (full, slow)]
+    assert [x["optimizer"] for x in limits] == ["host CPU", "host link"]
+    args = f"{OFFLOAD} full --use-precision-aware-optimizer --optimizer-cpu-offload".replace("none full", "full")
+    text = busbar.run("plan", "transformer", *args.split(), emulated=False).stdout
+    assert f"; the optimizer needs {8 * 16 * shard / 2**30:.1f} GiB of host memory per node\n" in text and "optimizer: host CPU\n" in text
 
 
 def test_offload_of_activations(busbar):
@@ -1106,6 +1115,9 @@ def test_offload_of_activations(busbar):
     copies_us = 2 * 2 * 16 * layer / 5e3
     assert step_us[1] == pytest.approx(step_us[0], rel=0.01)
     assert copies_us < step_us[2] < 1.1 * copies_us
+    assert [[x["bottleneck"] for x in p["predicted"]["phases"][:2]] for p in (quick, slow)] == [["compute"] * 2, ["host link"] * 2]
+    both = plan(busbar, f"{OFFLOAD} --cpu-offloading-num-layers 16 --use-precision-aware-optimizer --optimizer-cpu-offload")["predicted"]["memory"]
+    assert both["host_bytes_per_node"] == pytest.approx(8 * 16 * layer + 16 * 8030261248, rel=1e-6)
     assert slow["roles"][0]["traffic"] == none["roles"][0]["traffic"]
 
 

@@ -41,6 +41,7 @@ struct bb_step {
     double tokens;             /* tokens per training step over all ranks; 0: samples do not consist of tokens */
     double masked_flops;       /* part of bb_step_flops that a causal mask of attention hides; 0: no causal attention */
     double host_bytes;         /* maximum bytes of activations of a rank in host memory; 0: none is copied there */
+    double host_optimizer_bytes; /* the same of its optimizer */
     bool
         unfused_attention; /* transformer: the training memory counts attention scores, which unfused attention stores */
     struct bb_strings {

@@ -197,7 +197,7 @@ void bb_forecast_memory_text(const struct bb_plan *plan, const struct bb_forecas
                       : bb_forecast_is_tight(plan, f) ? BB_MAY_NOT_FIT
                                                       : "fits");
     if (f->node_bytes > 0)
-        n += snprintf(text + n, size - (size_t)n, "; activations need %s of host memory per node",
+        n += snprintf(text + n, size - (size_t)n, "; %s %s of host memory per node", f->offloaded,
                       bb_format_bytes((size_t)f->node_bytes, have));
     if (bb_forecast_is_tight(plan, f) && bb_forecast_fits(plan, f) && f->software)
         advise_layout(plan, f, text + n, size - (size_t)n);
@@ -246,10 +246,14 @@ bool bb_forecast_misfit_text(const struct bb_plan *plan, const struct bb_forecas
 
 json_t *bb_forecast_memory(const struct bb_plan *plan, const struct bb_forecast *f)
 {
-    return json_pack("{s:s, s:I, s:I, s:b, s:I}", "of", bb_step_training_bytes(plan->step) > 0 ? "training" : "buffers",
-                     "needed_bytes", (json_int_t)llround(needed_bytes(plan)), "available_bytes",
-                     (json_int_t)f->gpu_bytes, "fits", bb_forecast_fits(plan, f), "buffers_bytes",
-                     (json_int_t)bb_plan_memory(plan));
+    json_t *memory =
+        json_pack("{s:s, s:I, s:I, s:b, s:I}", "of", bb_step_training_bytes(plan->step) > 0 ? "training" : "buffers",
+                  "needed_bytes", (json_int_t)llround(needed_bytes(plan)), "available_bytes", (json_int_t)f->gpu_bytes,
+                  "fits", bb_forecast_fits(plan, f), "buffers_bytes", (json_int_t)bb_plan_memory(plan));
+
+    if (f->node_bytes > 0)
+        json_object_set_new(memory, "host_bytes_per_node", json_integer((json_int_t)llround(f->node_bytes)));
+    return memory;
 }
 
 /* ---- compute rates ---- */

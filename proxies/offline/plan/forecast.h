@@ -83,7 +83,9 @@ struct bb_forecast {
     double sharded_bytes;      /* the memory that training then needs */
     struct bb_fitting fitting; /* if training does not fit */
     double trained_bytes;      /* minimum bytes of gradient and optimizer in GPU memory per trained parameter */
-    double node_bytes;         /* host memory of a node that offloaded activations need; 0: none */
+    double node_bytes;         /* host memory of a node that offload needs; 0: none */
+    const char *offloaded;     /* what needs it: "activations need" */
+    bool graphs_modules;       /* --cuda-graph-modules is given, which excludes --graph */
     double gpu_bytes;          /* memory of one GPU in bytes; 0: unknown */
     char
         perturbed[200]; /* the given options and parts of the model that none of these published steps has: " --slow" */

@@ -181,6 +181,11 @@ double bb_sync_offloaded_part(const struct bb_dp_config *p)
     return !p->options.cpu_offload ? 0 : fraction > 0 ? fraction : 1;
 }
 
+double bb_sync_host_bytes(const struct bb_dp_config *p)
+{
+    return (optimizer_of_policy(p)->states + 8) * bb_sync_offloaded_part(p);
+}
+
 bool bb_sync_has_servers(enum bb_sync_kind kind)
 {
     return SERVERS & 1u << kind;

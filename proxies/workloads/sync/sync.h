@@ -120,10 +120,13 @@ int bb_sync_resolve(const struct bb_proxy_config *config, enum bb_sync_kind kind
  * bb_sync_reduces_once               - return whether gradients are reduced once per step, as by all_reduce; horovod is not
  *                                      among them.
  * bb_sync_offloaded_part             - return the part of the optimizer states in host memory, 0 to 1.
+ * bb_sync_host_bytes                 - return the bytes in host memory per parameter of a shard (Megatron-LM,
+ *                                      HybridDeviceOptimizer): float moments, parameter and gradient.
  * bb_sync_has_servers                - return whether parameter servers update the parameters.
  */
 bool bb_sync_is_sharded(enum bb_sync_kind kind);
 double bb_sync_offloaded_part(const struct bb_dp_config *policy);
+double bb_sync_host_bytes(const struct bb_dp_config *policy);
 bool bb_sync_gathers_parameters(enum bb_sync_kind kind);
 /* bb_sync_uses_adam - return whether the optimizer of a transformer is Adam with float states, which is its default. */
 bool bb_sync_uses_adam(const struct bb_sync_options *o);

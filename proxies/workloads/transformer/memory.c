@@ -690,16 +690,32 @@ static double communication_bytes(const struct bb_memory *m, int stage)
     return sum;
 }
 
-void bb_memory_rank_bytes(const struct bb_memory *m, int stage, double bytes[BB_USES])
+static struct bb_arch_rank_parameters trained_parameters(const struct bb_memory *m, int stage)
 {
     const struct bb_arch arch = bb_arch_trained(m->arch);
-    const bool gathers = bb_sync_gathers_parameters(m->policy->kind);
     struct bb_memory trained = *m;
-    struct bb_arch_rank_parameters parameters, frozen = {0};
-    double update;
 
     trained.arch = &arch;
-    parameters = bb_memory_parameters(&trained, stage);
+    return bb_memory_parameters(&trained, stage);
+}
+
+double bb_memory_host_optimizer_bytes(const struct bb_memory *m, int stage)
+{
+    struct bb_arch_rank_parameters p;
+
+    if (bb_sync_offloaded_part(m->policy) <= 0)
+        return 0;
+    p = trained_parameters(m, stage);
+    return bb_sync_host_bytes(m->policy) *
+           ((double)p.dense / m->dense->n + (p.expert > 0 ? (double)p.expert / m->expert->n : 0));
+}
+
+void bb_memory_rank_bytes(const struct bb_memory *m, int stage, double bytes[BB_USES])
+{
+    const bool gathers = bb_sync_gathers_parameters(m->policy->kind);
+    const struct bb_arch_rank_parameters parameters = trained_parameters(m, stage);
+    struct bb_arch_rank_parameters frozen = {0};
+    double update;
 
     for (int use = 0; use < BB_USES; use++)
         bytes[use] = 0;
@@ -710,7 +726,7 @@ void bb_memory_rank_bytes(const struct bb_memory *m, int stage, double bytes[BB_
         update += bb_sync_update_peak_bytes(m->policy, m->expert, (double)parameters.expert);
     }
     bytes[BB_USE_PARAMETERS] += quantized_bytes(m, stage);
-    if (arch.adapters_only)
+    if (bb_arch_trained(m->arch).adapters_only)
         frozen = bb_memory_parameters(m, stage);
     bytes[BB_USE_PARAMETERS] += element_bytes(m) * ((double)frozen.dense / (gathers ? m->dense->n : 1) +
                                                     (double)frozen.expert / (gathers && m->expert ? m->expert->n : 1));

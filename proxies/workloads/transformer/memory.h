@@ -127,8 +127,10 @@ double bb_memory_layer(const struct bb_memory *m, int layer);
 double bb_memory_embedding(const struct bb_memory *m);
 double bb_memory_head(const struct bb_memory *m);
 
-/* bb_memory_host_bytes - return the activation bytes of one rank that are copied to host memory. */
+/* bb_memory_host_bytes - return the activation bytes of one rank that are copied to host memory.
+ * bb_memory_host_optimizer_bytes - return the bytes of its optimizer in host memory. */
 double bb_memory_host_bytes(const struct bb_memory *m);
+double bb_memory_host_optimizer_bytes(const struct bb_memory *m, int stage);
 
 /*
  * bb_memory_module - returns the activation bytes that one rank stores for one micro-batch of a module, from its forward

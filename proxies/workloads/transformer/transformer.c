@@ -739,6 +739,7 @@ static void set_training_bytes(const struct bb_training *t, int stage, int ep_ra
 
     bb_memory_rank_bytes(&m, stage, role->training_bytes);
     t->step->host_bytes = MAX(t->step->host_bytes, bb_memory_host_bytes(&m));
+    t->step->host_optimizer_bytes = MAX(t->step->host_optimizer_bytes, bb_memory_host_optimizer_bytes(&m, stage));
 }
 
 /* Returns the number of shards of the parameters in field n of the result, as bb_sync_add_comms would compute it,

@@ -263,6 +263,7 @@ static struct bb_kernel_sums sum_kernels(struct bb_contention_sim *s, const stru
             (double)bb_cluster_kernel_on_sms_ns(s->cluster, &work->items[i], s->cluster->sm_count - held, &by_memory);
 
         sums.total_ns += ns;
+        sums.place_ns[work->items[i].place] += ns;
         sums.memory_ns += by_memory ? ns : 0;
         sums.arithmetic_ns += !by_memory && ns > s->cluster->kernel_us * 1e3 ? ns : 0;
     }
@@ -277,6 +278,8 @@ enum bb_limit bb_contention_sim_kernel_limit(struct bb_contention_sim *s, const 
     if (!op->work)
         return BB_LIMIT_ARITHMETIC;
     sums = sum_kernels(s, op->work, 0);
+    if (2 * sums.place_ns[BB_ON_GPU] < sums.total_ns)
+        return sums.place_ns[BB_ON_HOST] > sums.place_ns[BB_ON_HOST_LINK] ? BB_LIMIT_HOST : BB_LIMIT_HOST_LINK;
     if (2 * sums.memory_ns > sums.total_ns)
         return BB_LIMIT_MEMORY;
     return 2 * sums.arithmetic_ns > sums.total_ns ? BB_LIMIT_ARITHMETIC : BB_LIMIT_LAUNCH;

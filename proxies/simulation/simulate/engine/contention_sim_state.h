@@ -55,8 +55,8 @@ struct bb_running_kernel {
 /* total kernel times of a kernel list on a GPU on which NCCL occupies a given number of SMs */
 struct bb_kernel_sums {
     /* total time in ns of all kernels; of the memory-bound kernels; of the compute-bound kernels that take longer
-     * than the minimum kernel time */
-    double total_ns, memory_ns, arithmetic_ns;
+     * than the minimum kernel time; of those at each place, of which memory_ns has the ones not on the GPU, too */
+    double total_ns, memory_ns, arithmetic_ns, place_ns[BB_ON_HOST + 1];
 };
 
 struct bb_contention_sim {

@@ -6,11 +6,13 @@
  * JSON key. */
 #define BB_EACH_LIMIT(X)                                                                                               \
     X(NONE, "nothing", "none")                                                                                         \
-    X(ARITHMETIC, "compute", "compute") /* kernels: throughput of the SMs */                                           \
-    X(MEMORY, "memory", "memory")       /* kernels and communication: memory bandwidth */                              \
-    X(LAUNCH, "launch", "launch")       /* kernels: launch overhead and minimum kernel time */                         \
-    X(LATENCY, "latency", "latency")    /* communication: latency exceeds transfer time */                             \
-    X(LINK, "link", "link")             /* NVLink or PCIe within the node */                                           \
+    X(ARITHMETIC, "compute", "compute")    /* kernels: throughput of the SMs */                                        \
+    X(MEMORY, "memory", "memory")          /* kernels and communication: memory bandwidth */                           \
+    X(LAUNCH, "launch", "launch")          /* kernels: launch overhead and minimum kernel time */                      \
+    X(HOST, "host CPU", "host_cpu")        /* kernels: Adam on the host */                                             \
+    X(HOST_LINK, "host link", "host_link") /* kernels: copies between GPU and host memory */                           \
+    X(LATENCY, "latency", "latency")       /* communication: latency exceeds transfer time */                          \
+    X(LINK, "link", "link")                /* NVLink or PCIe within the node */                                        \
     X(NIC, "NIC", "nic")                                                                                               \
     X(LEAF, "leaf uplink", "leaf_uplink")                                                                              \
     X(POD, "pod uplink", "pod_uplink")                                                                                 \

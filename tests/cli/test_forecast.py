@@ -71,7 +71,9 @@ def test_short_kernels_are_bound_by_the_host(busbar):
     assert 4 * 48 * 9 < parts["breakdown"]["issue_us"] < 0.3 * issued[0] and graph["step_us"] < parts["step_us"] < 0.75 * eager["step_us"]
     assert issued[0] > 3 * issued[1] > issued[2] == 0  # 9 us per launch instead of 2.5 us; training accumulates some gradients inside GEMMs
     assert eager["step_us"] > 1.9 * graph["step_us"] and eager["step_us"] < 1.2 * issued[0]
-    text, graph_text = (busbar.run("plan", "transformer", *args.split(), *more, emulated=False).stdout for more in ((), ("--graph",)))
+    text, graph_text, part = (busbar.run("plan", "transformer", *args.split(), *more, emulated=False).stdout
+                              for more in ((), ("--graph",), ("--cuda-graph-modules", "attn")))
+    assert re.search("host-bound +.*with --graph in place of --cuda-graph-modules a step takes", part) and not re.search("try:.*--graph", part)
     assert re.search("host-bound +kernels wait ", text) and "--graph" in text
     assert re.search(r"step +.* = compute .* ms \((.*) ms of it waits for launches by the host\)", text)[1] == re.search(r"kernels wait (\S+) ms", text)[1]
     assert "; CUDA graphs\n" in graph_text and "CUDA graphs" not in text and "host-bound" not in graph_text
@@ -205,7 +207,7 @@ def test_a_step_lists_the_options_that_recipes_have_for_it(busbar):
     recipes = {longer: None, dense: "--tp-comm-overlap", f"{dense} --tp-comm-overlap": None, f"{dense} --gemm-precision nvfp4": None, f"{dense} --no-overlap": None,
                dense.replace("b200-sxm-ib", "a100-sxm-ib"): None, f"{experts} --fp8": "--graph", f"{experts} --fp8 --graph": None, experts: None,
                split: "--graph --overlap-moe-expert-parallel-comm", f"{split} --recompute full": "--graph", f"{split} --graph --overlap-moe-expert-parallel-comm": None,
-               short: "--graph", f"{short} --graph": None}
+               short: "--graph", f"{short} --graph": None, f"{short} --cuda-graph-modules attn": None}
     for words, options in recipes.items():
         found = re.search("  recipes  .* try: (.*)\n", busbar.run("plan", "transformer", *words.split(), emulated=False).stdout)
         assert (found and found[1]) == options, words

@@ -392,7 +392,8 @@ void bb_forecast_recipes_text(const struct bb_forecast *f, const struct bb_clust
     const bool tp = tuned && f->lacks_tp_overlap && bb_cluster_generation(c) != BB_AMPERE;
     const bool experts =
         tuned && f->experts == BB_EXPERTS_MANY && bits_of(f) == 8 && bb_cluster_generation(c) == BB_BLACKWELL;
-    const bool graph = experts && f->host && strcmp(f->host, "graph") != 0, overlap = experts && f->lacks_moe_overlap;
+    const bool graph = experts && f->host && strcmp(f->host, "graph") != 0 && !f->graphs_modules;
+    const bool overlap = experts && f->lacks_moe_overlap;
 
     if (tp || graph || overlap)
         snprintf(text, size,

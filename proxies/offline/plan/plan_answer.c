@@ -145,15 +145,17 @@ static void write_bottleneck(const struct bb_prediction *p, char text[TEXT])
 
 #define NOTICEABLE 0.05 /* part of the step */
 
-/* How much shorter the step is with CUDA graphs: "with --graph a step takes 2.82 s (38.1% less); try: --graph". */
-static void write_graph(const struct bb_prediction *p, const char *more, char *text, size_t size)
+/* How much shorter the step is with CUDA graphs: "with --graph a step takes 2.82 s (38.1% less); try: --graph". modules:
+ * --cuda-graph-modules is given, which excludes it. larger: a larger batch is possible, too. */
+static void write_graph(const struct bb_prediction *p, bool modules, bool larger, char *text, size_t size)
 {
     char time[BB_ROUNDED_TEXT];
 
-    snprintf(text, size, "with --graph a step takes %s (%.1f%% %s); try: %s--graph",
-             bb_format_rounded_time(bb_us_of(p->graph_ns), time),
+    snprintf(text, size, "with --graph%s a step takes %s (%.1f%% %s)%s%s%s%s",
+             modules ? " in place of --cuda-graph-modules" : "", bb_format_rounded_time(bb_us_of(p->graph_ns), time),
              100 * fabs(1 - (double)p->graph_ns / (double)p->step_ns), p->graph_ns <= p->step_ns ? "less" : "more",
-             more);
+             modules && !larger ? "" : "; try: ", larger ? "a larger --micro-batch-size" : "",
+             larger && !modules ? ", or " : "", modules ? "" : "--graph");
 }
 
 /* What makes the step longer than with CUDA graphs, in a noticeable part of it: kernels of the rank that computes longest wait
@@ -162,13 +164,14 @@ static void write_host(const struct bb_plan *plan, const struct bb_prediction *p
 {
     const struct bb_forecast *f = plan->forecast;
     const bool larger = f && f->accepts_larger_batch && !bb_forecast_is_tight(plan, f);
+    const bool modules = f && f->graphs_modules;
     const double step_ns = (double)p->step_ns, waits = (double)p->launch_wait_ns / step_ns;
     const double saved = p->graph_ns >= 0 ? 1 - (double)p->graph_ns / step_ns : 0,
                  slower = (double)p->expert_ns / step_ns;
     char time[BB_ROUNDED_TEXT], graph[TEXT / 2];
 
     a->host_ns = p->cluster.eager && waits > NOTICEABLE ? p->launch_wait_ns : -1;
-    write_graph(p, larger ? "a larger --micro-batch-size, or " : "", graph, sizeof(graph));
+    write_graph(p, modules, larger, graph, sizeof(graph));
     if (a->host_ns >= 0)
         snprintf(a->host, TEXT, "kernels wait %s (%.1f%% of the step) for the host to launch them; %s",
                  bb_format_rounded_time(bb_us_of(p->launch_wait_ns), time), 100 * waits, graph);
@@ -176,7 +179,7 @@ static void write_host(const struct bb_plan *plan, const struct bb_prediction *p
         snprintf(a->host, TEXT, "launches by the host delay kernels and communication; %s", graph);
     if (saved < NOTICEABLE || slower < NOTICEABLE)
         return;
-    write_graph(p, "", graph, sizeof(graph));
+    write_graph(p, modules, false, graph, sizeof(graph));
     snprintf(a->experts, TEXT,
              "memory-bound kernels of experts take %s (%.1f%% of the step) longer than with CUDA graphs and fused "
              "kernels%s%s",

@@ -893,8 +893,8 @@ def test_search_names_the_nearest_global_batch_sizes(busbar, ranks, batch, neare
 
 
 def test_search_names_global_batch_sizes_by_memory(busbar):
-    """504 GPUs hold 70B parameters, with replicas on each of 63 nodes. Two GPUs do not hold 20 of its layers with any batch size."""
-    args = "--model llama3_70b --cluster h100-sxm-ib --ranks 504 --best-layout"
+    """504 GPUs hold 70B parameters, without a pipeline with replicas on each of 63 nodes. Two GPUs do not hold 20 of its layers with any batch size."""
+    args = "--model llama3_70b --cluster h100-sxm-ib --ranks 504 --pp 1 --best-layout"
     error = rejection(busbar, f"plan transformer {args} --global-batch-size 1024")
     sizes = re.search(r"; try: --global-batch-size (\d+) or (\d+)$", error)
     for batch in sizes.groups():
@@ -1313,9 +1313,8 @@ def test_the_default_report_has_at_most_25_lines(busbar, args):
     ("--model nemotron3_nano --ranks 8 --ep 8 --dp-sync zero3 --micro-batch-size 4 --global-batch-size 512 --seq-length 4096", 16, 512, ""),
     ("--model llama3_70b --ranks 16 --global-batch-size 48 --tp 8 --dp-sync zero3", 24, 48, ""),
     ("--model llama3_405b --ranks 128 --tp 8 --pp 4 --dp-sync distributed", 128, 16, " without --pp"),
-    ("--model llama3_405b --ranks 32 --tp 8 --pp 4 --dp-sync distributed", 112, 112, " without --dp-sync without --pp without --tp"),
-    ("--model llama3_70b --ranks 48 --tp 2 --pp 2 --cp 4 --dp-sync zero1 --seq-length 4096 --micro-batch-size 4", 48, 24,
-     " without --dp-sync without --cp without --pp without --tp without --micro-batch-size")])
+    ("--model llama3_405b --ranks 32 --tp 8 --pp 4 --dp-sync distributed", 88, 1, " without --dp-sync without --pp without --tp"),
+    ("--model llama3_70b --ranks 48 --tp 2 --pp 2 --cp 4 --dp-sync zero1 --seq-length 4096 --micro-batch-size 4", 48, 24, " without --pp")])
 def test_the_next_number_of_gpus_holds_for_batches_of_any_size(busbar, args, ranks, batch, without):
     """A layout fits on that number with the batch that is named, and on no number of whole nodes before with batches of one or
     four micro-batches per GPU, or with the given one."""

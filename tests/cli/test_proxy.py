@@ -341,7 +341,7 @@ def test_corrupt_byte_exits_with_3(busbar, tmp_path, args, ranks, fault, operati
     assert re.search(rf"busbar: rank {rank} .*{operation} .*1 wrong element, the first at index \d+", done.stderr)
     result = json.loads(path.read_text())
     assert result["status"] == "wrong data" and result["check"] == {"enabled": True, "wrong": 1, "flags": []}
-    assert re.search(rf"rank {rank} \(\S+, GPU {rank}\): .*{operation} ", result["reason"]) and "1 wrong element" in result["reason"]
+    assert re.search(rf"rank {rank} \(\S+, GPU {rank}, \S+\): .*{operation} ", result["reason"]) and "1 wrong element" in result["reason"]
     assert re.match(rf"# WRONG DATA: 1 wrong element, first on rank {rank} \(\S+, GPU {rank}, \S+\): {operation} ", done.stdout.splitlines()[-1])
 
 

@@ -243,8 +243,9 @@ def test_advice_for_a_layout_without_stages_divides_the_ranks(busbar):
     done = busbar.run(*args, emulated=False)
     assert done.returncode == 2 and done.stderr.endswith("; try: --pp 4\n")
     assert busbar.run(*args, "--pp", 4, emulated=False).returncode == 0
-    more = busbar.run(*args, "--pp", 8, "--vpp", 4, emulated=False)
-    assert more.returncode == 2 and more.stderr.endswith(" add 20, which may be empty, as in 'E||t|L'\n")
+    for vpp, advice in ((4, "; try: --pipeline-layout 'Et|t*2|(t|)*29L'\n"), (5, " add 28, which may be empty, as in 'E||t|L'\n")):
+        more = busbar.run(*args, "--pp", 8, "--vpp", vpp, emulated=False)
+        assert more.returncode == 2 and more.stderr.endswith(advice), more.stderr
 
 
 def test_deepseek_v3_with_multi_token_prediction(busbar):

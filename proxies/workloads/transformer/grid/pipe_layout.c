@@ -167,7 +167,9 @@ static void append_stages(char text[BB_PIPE_LAYOUT_TEXT], int n, int stages)
     char after[16];
 
     snprintf(after, sizeof(after), "|)*%d", stages);
-    if (stages > 0)
+    if (stages == 1)
+        append(text, "", 't', n, "|");
+    else if (stages > 1)
         append(text, "(", 't', n, after);
 }
 

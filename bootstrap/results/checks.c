@@ -233,7 +233,8 @@ static void put_junit(const struct view *v, FILE *out)
         fprintf(out, " timestamp=\"%.19s\"", started);
     fputs(">\n    <properties>\n", out);
     put_property(out, "busbar", text_of(v->root, "busbar"));
-    put_property(out, "gpus", *v->label ? v->label : "real");
+    if (*v->label || json_array_size(json_object_get(v->root, "devices")) > 0)
+        put_property(out, "gpus", *v->label ? v->label : "real");
     fputs("    </properties>\n", out);
     json_array_foreach(v->checks, i, check)
         put_case(v, out, name_of(v, i), status_of(check), status_of(check) == BB_CHECK_FAIL ? "failure" : "skipped",

@@ -764,6 +764,12 @@ static void print_restrictions(const struct comparison *t, FILE *out)
     free(b);
 }
 
+/* Rows of health are rates, so that A/B is the ratio of times. */
+static const char *ratio_name(const struct comparison *t)
+{
+    return bb_result_file_is_health(t->a) ? "A/B" : "B/A";
+}
+
 /* Prints the last line, which states how many rows the verdict is about: "mixed (4 faster, 3 slower of 20 rows)". */
 static void print_verdict(const struct comparison *t, FILE *out)
 {
@@ -782,7 +788,7 @@ static void print_verdict(const struct comparison *t, FILE *out)
             worst_text(&t->slower, worst);
             fprintf(out, "; slowest %s%s", worst, culprit_text(t, culprit));
         } else if (t->verdicts[BB_FASTER] > 0) {
-            fprintf(out, "; mean B/A %.3f", bb_ratios_mean(&t->correct));
+            fprintf(out, "; mean %s %.3f", ratio_name(t), bb_ratios_mean(&t->correct));
         }
         fputc(')', out);
     }
@@ -832,8 +838,8 @@ static void print_summary(const struct comparison *t, FILE *out)
     if (t->only_a && t->only_b && t->a->n && t->a->rows->same_node >= 0)
         fprintf(out, "# links that are inside a node in one file and between nodes in the other are not compared\n");
     if (t->correct.n)
-        fprintf(out, "# %s: %.3f, geometric mean of %zu row%s\n", bb_result_file_is_health(t->a) ? "A/B" : "B/A",
-                bb_ratios_mean(&t->correct), t->correct.n, t->correct.n == 1 ? "" : "s");
+        fprintf(out, "# %s: %.3f, geometric mean of %zu row%s\n", ratio_name(t), bb_ratios_mean(&t->correct),
+                t->correct.n, t->correct.n == 1 ? "" : "s");
     bb_shortfall_print(&t->shortfall, out);
     if (t->two_clocks)
         fputs("# inconclusive: the clocks differ, and the host clock includes launches and the final wait; try: busbar "

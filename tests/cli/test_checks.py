@@ -134,6 +134,9 @@ def test_compare_and_sweep(busbar, tmp_path):
     assert {result for result, _ in cases.values()} == {None, "failure"} and any(name == "busbar_check_measured_seconds" for name, _ in metrics)
     assert set(re.findall('command="([^"]*)"', (tmp_path / "r.prom").read_text())) == {"compare"}  # no file names
     run(busbar, tmp_path, "compare", *files, ranks=0)
+    busbar.run("plan", "all_reduce", "--ranks", 8, "--cluster", "h100-sxm-ib", "--sizes", "1M", "--json", tmp_path / "plan.json", emulated=False)
+    done = busbar.run("compare", tmp_path / "plan.json", tmp_path / "plan.json", "--junit", tmp_path / "plan.xml", emulated=False)
+    assert done.returncode == 0 and '"gpus"' not in (tmp_path / "plan.xml").read_text()  # no GPU ran
     study = tmp_path / "s.json"
     study.write_text(json.dumps({"command": "plan all_reduce", "ranks": [8], "options": {"cluster": "h100-sxm-ib", "sizes": ["1M", "2M"]}}))
     _, cases, _ = run(busbar, tmp_path, "sweep", study, "-o", tmp_path / "d", "--gather", ranks=0, status=1)

@@ -1057,6 +1057,8 @@ def test_compare_names_what_became_worse(busbar, tmp_path):
     assert all("pairs" not in row["collective"] for row in root["only_a"] + root["only_b"]) and any(row["attempt"] == 3 for row in json.loads(files[1].read_text())["results"])
     same = busbar.run("compare", files[0], files[0], "--threshold", 5, emulated=False)
     assert same.returncode == 0 and "# verdict: not slower" in same.stdout
+    reverse = busbar.run("compare", *reversed(files), emulated=False).stdout
+    assert re.search(r"\n# A/B: (0\.\d+), .*\n(.*\n)*# verdict: .* slower of \d+ rows; mean A/B \1\)\n$", reverse), reverse
     other = tmp_path / "bench.json"
     busbar.run("bench", "all_reduce", "--sizes", "1K", "-n", 1, "--json", other, ranks=2)
     refused = busbar.run("compare", files[0], other, emulated=False)

@@ -83,3 +83,12 @@ def test_layouts_whose_stages_do_not_divide_the_layers(busbar, layers, pp, more,
     others = ([*args, *more.split(), "--decoder-first-pipeline-num-layers", first, "--decoder-last-pipeline-num-layers", 9 - 4 - first] for first in (1, 2, 3) if ends[0])
     steps = [json.loads(busbar.run(*words, "--json", "-", emulated=False).stdout)["predicted"]["step_us"] for words in (shlex.split(row["command"])[1:], *others)]
     assert row["step_us"] == steps[0] == min(steps)
+
+
+def test_few_chunks_are_searched_where_pp_does_not_divide_the_layers(busbar):
+    """1f1b, zb-h1 and 2 to 4 chunks per stage, which bounds the time of the search; --vpp may be larger."""
+    args = ("--model llama3_8b --layers 61 --ranks 2 --tp 1 --cp 1 --pp 2 --micro-batch-size 1 --dp-sync all_reduce --recompute none --global-batch-size 8 --seq-length 2048 "
+            "--cluster h100-sxm-ib --gpu-memory 1T --best-layout --json -").split()
+    for more, layouts in ((), 5), (("--vpp", 8), 1):
+        found = json.loads(busbar.run("plan", "transformer", *args, *more, emulated=False).stdout)["best_layout"]
+        assert found["evaluated"] - found["rejected"]["shape"] == layouts

@@ -41,7 +41,7 @@
  *   simulations   extrapolate() estimates t(n) as t(few) + (n - few) d with d >= lower_bound_ns / n. Before the second
  *                 simulation it stops if t(few) + (n - few) lower_bound_ns / n exceeds the limit. Before the first one,
  *                 refine_row() stops if lower_bound_ns does, because t(few) >= few lower_bound_ns / n. After
- *                 ALL_REFINED layouts it also stops, which is no bound, if the estimate exceeds the limit although it is
+ *                 ALL_REFINED layouts, and for uneven stages always, it also stops, which is no bound, if the estimate exceeds the limit although it is
  *                 reduced by ESTIMATE_ERROR and by the error of the layout whose estimate is too long by most: an
  *                 estimate leaves out bubble and imbalance, so it is rarely too long.
  * tests/proxies/offline/layouts/test_search_bounds.c compares the search with one that simulates all layouts.
@@ -451,6 +451,12 @@ out:
     return rc;
 }
 
+/* Returns whether the search found the stages, because pp does not divide the layers. */
+static bool is_uneven(const struct bb_layout_choice *c)
+{
+    return c->first_layers || c->last_layers || c->pipeline_layout[0];
+}
+
 /* Returns the number of layers of the longest stage of a layout with one chunk per stage. */
 static int longest_stage(const struct work *w, const struct bb_layout_choice *c)
 {
@@ -471,7 +477,7 @@ static int longest_stage(const struct work *w, const struct bb_layout_choice *c)
 static struct bb_layout_choice base_of(const struct work *w, struct bb_layout_choice c)
 {
     const struct bb_transformer_options *given = &w->search->given->transformer;
-    const bool uneven = given->pipeline_layout || c.first_layers || c.pipeline_layout[0];
+    const bool uneven = given->pipeline_layout || is_uneven(&c);
     const struct bb_pipe_split split = {.layers = w->arch->layers, .stages = c.pp, .chunks = 1};
     int longest;
 
@@ -815,8 +821,8 @@ static void refine_row(void *arg, int i)
     const double bound_ns = lower_bound_ns(base_of_row(w, row), &row->choice);
     /* only the fastest of a grid is reported */
     const double limit_ns = fmin(w->limit_ns, w->grid_ns[row->grid]) / (1 + row->penalty);
-    const bool too_slow =
-        bound_ns > limit_ns || (at >= ALL_REFINED && row->step_ns * w->least_ratio > ESTIMATE_ERROR * limit_ns);
+    const bool too_slow = bound_ns > limit_ns || ((at >= ALL_REFINED || is_uneven(&row->choice)) &&
+                                                  row->step_ns * w->least_ratio > ESTIMATE_ERROR * limit_ns);
     const double estimate_ns = row->step_ns;
 
     w->rc[at] = too_slow ? TOO_SLOW : simulate_row(w, bound_ns, limit_ns, row);

@@ -14,6 +14,8 @@
     4096 /* minimum number of tokens of a sequence on each context-parallel rank, as in published steps */
 #define MAX_CHUNKS 64
 #define VALUES     64
+#define MAX_UNEVEN_CHUNKS                                                                                              \
+    4 /* model chunks per stage that are searched where pp does not divide the layers; bounds the search */
 #define MAX_EXCESS                                                                                                     \
     1.1 /* longest chunk by the mean one; with more, the stages of shorter chunks idle in each micro-batch */
 
@@ -96,7 +98,7 @@ bool bb_layout_divide(const struct bb_transformer_options *given, const struct b
     if (c->pp == 1 || bb_pipe_split_is_valid(&split))
         return true;
     if (split.first || split.last || split.layout || bb_grid_layers_divide(arch->layers, c->pp) ||
-        (c->vpp > 1 && longest * c->pp > MAX_EXCESS * modules))
+        (c->vpp > 1 && longest * c->pp > MAX_EXCESS * modules) || (c->vpp > MAX_UNEVEN_CHUNKS && !given->vpp))
         return false;
     has_layout = bb_pipe_layout_suggest(&split, arch->mtp, c->pipeline_layout);
     if (!bb_pipe_split_nearest(&split, &ends) || (has_layout && bb_pipe_split_longest(&ends, arch->mtp) > longest))

@@ -353,7 +353,7 @@ static int mtp_layers(const struct bb_memory *m, int part)
 {
     struct bb_pipe_split split = bb_grid_pipe_split(m->grid, m->arch->layers, bb_schedule_parts_per_stage(m->schedule));
 
-    return part == bb_pipe_split_mtp_part(&split) ? m->arch->mtp : 0;
+    return m->arch->mtp && part == bb_pipe_split_mtp_part(&split) ? m->arch->mtp : 0;
 }
 
 /* Bytes that the backward of a layer needs in PyTorch in addition to stored activations and communication_bytes: the gradient

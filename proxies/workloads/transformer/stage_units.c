@@ -34,7 +34,7 @@ static void list_modules(struct bb_modules *p, const struct bb_training *t, int 
             add_module(p, BB_ARCH_EMBEDDING, c, false);
         for (int l = first; l < first + n; l++)
             add_module(p, l, c, bb_layers_is_recomputed(&t->layers_config, first, l));
-        for (int k = 0; part == bb_pipe_split_mtp_part(&t->split) && k < t->arch.mtp; k++)
+        for (int k = 0; k < t->arch.mtp && part == bb_pipe_split_mtp_part(&t->split); k++)
             add_module(p, BB_ARCH_MTP, c, bb_layers_is_recomputed(&t->layers_config, first, first + n + k));
         if (part == parts - 1)
             add_module(p, BB_ARCH_HEAD, c, false);

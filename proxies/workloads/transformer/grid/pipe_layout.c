@@ -3,31 +3,27 @@
 
 #include "proxies/workloads/transformer/grid/pipe_split.h"
 
-#include <ctype.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define MAX_SYMBOLS 100000 /* of a layout with its repetitions */
 
 struct cursor {
     const char *at, *group; /* group: beginning of the group that is being read; NULL: none */
-    long left, rounds;      /* left: repetitions of `symbol` to come; rounds: of the group so far */
-    char symbol;
+    long n, rounds;         /* n: repetitions of the latest symbol; rounds: of the group so far */
 };
 
-/* Skips "*N". Returns N; 1 if there is none; 0 if N is invalid. */
+/* Skips "*N". Returns N; 1 if there is none; 0 if N is invalid. The search reads layouts very often. */
 static long read_repetitions(const char **at)
 {
-    char *end;
-    long n;
+    const char *digit = *at + 1;
+    long n = 0;
 
     if (**at != '*')
         return 1;
-    if (!isdigit((unsigned char)(*at)[1]))
-        return 0;
-    n = strtol(*at + 1, &end, 10);
-    *at = end;
+    for (; *digit >= '0' && *digit <= '9'; digit++)
+        n = n <= MAX_SYMBOLS ? 10 * n + (*digit - '0') : n;
+    *at = digit;
     return n <= MAX_SYMBOLS ? n : 0;
 }
 
@@ -47,29 +43,29 @@ static bool end_round(struct cursor *c)
     return true;
 }
 
-/* Returns the next of the characters E, t, m, L and |; '\0' at the end; '?' where the text is not a layout. */
+/* Returns the next of the characters E, t, m, L and | and sets c->n; '\0' at the end; '?' where the text is not a layout. */
 static char next_symbol(struct cursor *c)
 {
-    while (c->left == 0) {
-        c->symbol = *c->at;
-        if (c->symbol == '(' && !c->group) {
+    for (;;) {
+        const char symbol = *c->at;
+
+        if (symbol == '(' && !c->group) {
             c->group = ++c->at;
-        } else if (c->symbol == ')') {
+        } else if (symbol == ')') {
             if (!end_round(c))
                 return '?';
-        } else if (c->symbol == ',') {
+        } else if (symbol == ',') {
             c->at++;
-        } else if (c->symbol == '\0') {
+        } else if (symbol == '\0') {
             return c->group ? '?' : '\0';
         } else {
             c->at++;
-            c->left = read_repetitions(&c->at);
-            if (!strchr("EtmL|", c->symbol) || c->left == 0)
-                return '?';
+            c->n = read_repetitions(&c->at);
+            return c->n > 0 && (symbol == 't' || symbol == '|' || symbol == 'E' || symbol == 'm' || symbol == 'L')
+                       ? symbol
+                       : '?';
         }
     }
-    c->left--;
-    return c->symbol;
 }
 
 int bb_pipe_layout_part(const char *layout, int index, struct bb_pipe_part *part)
@@ -77,19 +73,24 @@ int bb_pipe_layout_part(const char *layout, int index, struct bb_pipe_part *part
     struct cursor c = {.at = layout};
     struct bb_pipe_part found = {0};
     int parts = 1;
+    long symbols = 0;
     char symbol;
 
-    for (int n = 0; (symbol = next_symbol(&c)) != '\0'; n++) {
+    while (!(part && parts - 1 > index) && (symbol = next_symbol(&c)) != '\0') {
         const bool here = parts - 1 == index;
+        const int n = (int)c.n;
 
-        if (symbol == '?' || n == MAX_SYMBOLS)
+        if (symbol == '?' || (symbols += n) > MAX_SYMBOLS)
             return 0;
-        found.embeddings += here && symbol == 'E';
-        found.losses += here && symbol == 'L';
-        found.mtp_layers += here && symbol == 'm';
-        found.layers += here && symbol == 't';
-        found.first += symbol == 't' && parts - 1 < index;
-        parts += symbol == '|';
+        if (symbol == '|')
+            parts += n;
+        else if (symbol == 't' && parts - 1 < index)
+            found.first += n;
+        else if (here)
+            *(symbol == 't'   ? &found.layers
+              : symbol == 'm' ? &found.mtp_layers
+              : symbol == 'E' ? &found.embeddings
+                              : &found.losses) += n;
     }
     if (part)
         *part = found;

@@ -21,7 +21,7 @@ struct bb_pipe_part {
 /*
  * bb_pipe_layout_part - read what virtual stage `index` holds.
  *   part     out; zeroed if there is no such virtual stage; NULL: not wanted
- *   Returns  the number of virtual stages; 0: the text is not a layout
+ *   Returns  the number of virtual stages; with `part`, of those up to the one after it; 0: the text is not a layout
  */
 int bb_pipe_layout_part(const char *layout, int index, struct bb_pipe_part *part);
 

@@ -571,7 +571,8 @@ static void pipe_layouts_match_megatron(void **state)
     assert_int_equal(first, 3 + 28 * 2);
     assert_int_equal(bb_pipe_split_layers(&split, 30, &first), 0);
     assert_int_equal(first, 61);
-    assert_int_equal(bb_pipe_layout_part("Et*3,|(t*2|t|)*2L", 2, &part), 6);
+    assert_int_equal(bb_pipe_layout_part("Et*3,|(t*2|t|)*2L", 0, NULL), 6);
+    assert_int_equal(bb_pipe_layout_part("Et*3,|(t*2|t|)*2L", 2, &part), 4);
     assert_true(part.first == 5 && part.layers == 1 && part.embeddings == 0 && part.losses == 0);
     for (size_t i = 0; i < 8; i++) {
         static const char *const bad[] = {"E|x|L", "Et*0|L", "Et*|L",  "E((t)*2)*2|L",

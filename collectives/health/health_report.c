@@ -438,7 +438,7 @@ void bb_health_print_tests(const struct bb_health_report *r, int first, int end)
         else
             fprintf(out, "median%s %.4g %s", h->of_faster[test] ? " of the faster GPUs" : "", median,
                     bb_health_tests[test].unit);
-        if (h->lowest[test] > 0 && h->lowest[test] < 0.97 * median)
+        if (h->lowest[test] > 0 && h->lowest[test] < BB_HEALTH_OUTLIER * median)
             print_lowest(r, test);
         if (isfinite(median) && isfinite(expected))
             fprintf(out, ", expected %.4g%s%s", expected, h->share[test] < 1 ? " while all pairs share uplinks" : "",

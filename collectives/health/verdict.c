@@ -110,7 +110,7 @@ static enum bb_health_level judge(double value, double expected, const struct pe
         return BB_HEALTH_OK;
     if (isnan(expected) && p->n >= BB_HEALTH_REFERENCE_PEERS)
         expected = p->median;
-    if (value < 0.80 * expected || (is_outlier && value < 0.97 * p->median))
+    if (value < 0.80 * expected || (is_outlier && value < BB_HEALTH_OUTLIER * p->median))
         return BB_HEALTH_FAIL;
     return value < 0.93 * expected || (is_outlier && value < 0.985 * p->median) ? BB_HEALTH_WARN : BB_HEALTH_OK;
 }

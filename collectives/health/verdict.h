@@ -23,6 +23,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#define BB_HEALTH_OUTLIER 0.97 /* an outlier below this part of its peers' median fails */
+
 enum bb_health_test {
     BB_HEALTH_GEMM,
     BB_HEALTH_MEMORY,

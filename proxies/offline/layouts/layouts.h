@@ -9,8 +9,8 @@
  * given options leave none). dp and the number of micro-batches follow from the number of ranks and
  * the global batch size; sequence parallelism is on if tp > 1, and
  * overlap-param-gather with distributed. If pp does not divide the layers, the first and the last stage have fewer or more
- * layers, or the stages are those of a pipeline layout (bb_layout_divide), with at most 4 chunks unless vpp is given. Layouts with equal tp, cp, ep, pp and dp are one grid, of which only the fastest is
- * reported.
+ * layers, or the stages are those of a pipeline layout (bb_layout_divide), with at most 4 chunks unless vpp is given.
+ * Layouts with equal tp, cp, ep, pp and dp are one grid, of which only the fastest is reported.
  * Recomputation is none, or the recomputation with which a layout fits that adds the shortest kernels: a set of modules,
  * or full with as few layers per chunk as needed (recompute.h). More recomputation is never faster.
  * If few layouts fit, those with distributed that do not fit without recomputation get the precision-aware optimizer.

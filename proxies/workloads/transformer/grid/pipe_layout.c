@@ -61,9 +61,7 @@ static char next_symbol(struct cursor *c)
         } else {
             c->at++;
             c->n = read_repetitions(&c->at);
-            return c->n > 0 && (symbol == 't' || symbol == '|' || symbol == 'E' || symbol == 'm' || symbol == 'L')
-                       ? symbol
-                       : '?';
+            return c->n > 0 && strchr("EtmL|", symbol) ? symbol : '?';
         }
     }
 }

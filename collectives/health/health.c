@@ -778,7 +778,7 @@ static int run_health(struct run *r, int argc, char **argv)
     r->health.measure = measure;
     r->health.expect = make_expectations;
     r->health.arg = r;
-    r->health.rounds = r->options.rounds;
+    r->health.rounds = bb_health_wanted_rounds(&r->options);
     r->health.every_pair = !r->options.quick;
     for (int test = 0; test < BB_HEALTH_TESTS; test++) {
         r->health.skip[test] = !bb_health_has(&r->options, bb_health_tests[test].stage);

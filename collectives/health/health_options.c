@@ -23,7 +23,7 @@ static const struct bb_opt option_rows[] = {
     OPT_FLAG(0, "quick", FIELD(quick), "collectives of 64M instead of 512M, 5 operations, few partners",
              .everyday = true),
     OPT_FLAG(0, "thorough", FIELD(thorough),
-             "about 15 minutes: 100 operations, 32 partners, and without --only --soak 10m", .everyday = true),
+             "about 15 minutes: 100 operations, 32 rounds of pairs, and without --only --soak 10m", .everyday = true),
     OPT_STRING(0, "soak", FIELD(soak), NULL, "TIME",
                "then repeat the GEMM and the all_reduce of all GPUs for this time, such as 30m, and judge every value "
                "against the first; the data of one all_reduce is verified in each round; 0: no soak",
@@ -43,9 +43,9 @@ static const struct bb_opt option_rows[] = {
              "print one line and exit like a Nagios plugin: 0 ok, 1 warning, 2 a part fails, has wrong data, is lost "
              "or hangs, 3 anything else"),
     MEASUREMENT_OPTIONS,
-    OPT_INT(0, "rounds", FIELD(rounds), NULL, "N", 1, 1 << 20,
-            "stage pairs: partners of each node (default: all of up to 16 nodes; of more, or with --quick, log2 of the "
-            "nodes, plus 1); slow paths are found among them"),
+    OPT_INT(0, "rounds", FIELD(rounds), NULL, "N", 1, BB_HEALTH_ALL_ROUNDS,
+            "stage pairs: rounds, each with new pairs of nodes; nodes - 1 rounds, or nodes if odd, test all paths "
+            "(default: all of up to 16 nodes; of more, or with --quick, log2 of the nodes, plus 1)"),
     OPT_FLAG(0, "plan", FIELD(plan),
              "print what a run would take; no GPU, no MPI; requires --ranks and --expect PROFILE"),
     OPT_INT(0, "ranks", FIELD(ranks), NULL, "N", 1, 1 << 24, "with --plan: number of GPUs"),
@@ -60,7 +60,8 @@ static const struct bb_opt bench_rows[] = {
 };
 static const struct bb_opt nodes_rows[] = {
     OPT_FLAG(0, "nodes", FIELD(nodes), "pairs of nodes instead of pairs of ranks"),
-    OPT_INT(0, "rounds", FIELD(rounds), "1048576", "N", 1, 1 << 20, "partners of each node (default: all nodes)"),
+    OPT_INT(0, "rounds", FIELD(rounds), NULL, "N", 1, BB_HEALTH_ALL_ROUNDS,
+            "rounds, each with new pairs of nodes (default: all: nodes - 1, or nodes if odd)"),
     {0},
 };
 static const struct bb_opt_table tables[] = {
@@ -136,8 +137,6 @@ static int resolve_options(void *options, const struct bb_positionals *positiona
                       o->soak);
     if (is_soak && o->soak_s == 0)
         return bb_err(BB_EUSAGE, "--soak %s leaves out the only stage; try: --soak 10m", o->soak);
-    if (o->thorough && o->rounds == 0)
-        o->rounds = 32;
     if (o->common.nagios && o->common.json && strcmp(o->common.json, "-") == 0)
         return bb_err(BB_EUSAGE, "--json - and --nagios both write to stdout; try: --json FILE");
     if (o->baseline && o->common.json)
@@ -186,8 +185,8 @@ static int resolve_bench(void *options, const struct bb_positionals *positionals
 
     if (positionals->n > 0)
         return bb_err(BB_EUSAGE, "unexpected argument '%s'; bench %s accepts only options", positionals->word[0],
-                      o->rounds > 0 ? "p2p --nodes" : "rails");
-    o->only = o->rounds > 0 ? "pairs" : "rails";
+                      o->nodes ? "p2p --nodes" : "rails");
+    o->only = o->nodes ? "pairs" : "rails";
     if (o->iterations == 0)
         o->iterations = 20;
     return 0;
@@ -228,6 +227,11 @@ const struct bb_opts bb_bench_nodes_set = {
 size_t bb_health_size(const struct bb_health_options *o)
 {
     return o->bytes > 0 ? o->bytes : o->quick ? 64 << 20 : 512 << 20;
+}
+
+int bb_health_wanted_rounds(const struct bb_health_options *o)
+{
+    return o->rounds > 0 ? o->rounds : o->nodes ? BB_HEALTH_ALL_ROUNDS : o->thorough ? 32 : 0;
 }
 
 static int position(const char *stage)
@@ -502,7 +506,8 @@ double bb_health_seconds(const struct bb_health *h, const struct bb_health_optio
 static int print_plan(const struct bb_health_options *o, bb_forecast *forecast)
 {
     const bool one_node = o->ranks <= o->gpus_per_node;
-    struct bb_health h = {.gpus = one_node ? o->ranks : o->gpus_per_node, .rounds = o->rounds, .every_pair = !o->quick};
+    struct bb_health h = {
+        .gpus = one_node ? o->ranks : o->gpus_per_node, .rounds = bb_health_wanted_rounds(o), .every_pair = !o->quick};
     const struct bb_machine_facts facts = {.gpu = "", .ranks = o->ranks};
     json_t *baseline = bb_health_baseline(o);
     char source[BB_HEALTH_SOURCE];

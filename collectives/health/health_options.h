@@ -11,12 +11,12 @@
 
 struct bb_health_options {
     struct bb_common common;
-    const char *only;     /* one stage; "all" */
-    const char *from;     /* the first stage to run; NULL: all */
-    const char *expect;   /* "auto", a cluster profile, or an earlier result */
-    const char *baseline; /* --save-baseline; its file is common.json */
-    size_t bytes;         /* of a collective; 0: depends on `quick` */
-    int iterations, rounds;
+    const char *only;       /* one stage; "all" */
+    const char *from;       /* the first stage to run; NULL: all */
+    const char *expect;     /* "auto", a cluster profile, or an earlier result */
+    const char *baseline;   /* --save-baseline; its file is common.json */
+    size_t bytes;           /* of a collective; 0: depends on `quick` */
+    int iterations, rounds; /* rounds: 0: not given */
     bool quick, thorough, drain, plan, nodes;
     const char *soak; /* time of the stage soak; NULL: none */
     double soak_s;
@@ -28,8 +28,11 @@ extern const struct bb_opts bb_health_set;
  * of health and write its results. */
 extern const struct bb_opts bb_bench_rails_set, bb_bench_nodes_set;
 
-/* bb_health_size - return the bytes of a collective. */
+/* bb_health_size - return the bytes of a collective.
+ * bb_health_wanted_rounds - return the number of rounds of the stage pairs for struct bb_health. */
 size_t bb_health_size(const struct bb_health_options *o);
+enum { BB_HEALTH_ALL_ROUNDS = 1 << 20 }; /* more than any job has */
+int bb_health_wanted_rounds(const struct bb_health_options *o);
 
 /* The GEMM of stage gpu, and the bytes that its copy reads and writes. */
 extern const struct bb_gemm_shape bb_health_gemm;

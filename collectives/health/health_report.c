@@ -174,17 +174,18 @@ static void write_hint(const struct bb_health_report *r, const struct bb_health_
 {
     const bool is_late = f->test >= BB_HEALTH_RAILS_ALONE && f->test < BB_HEALTH_TESTS,
                no_pairs = r->health->skip[BB_HEALTH_PAIRS],
-               has_untested = f->part >= BB_HEALTH_A_RAIL && is_late && !no_pairs &&
-                              bb_health_rounds(r->health, BB_HEALTH_PAIRS) < bb_health_active(r->health) - 1,
+               has_untested =
+                   f->part >= BB_HEALTH_A_RAIL && is_late && !no_pairs &&
+                   bb_health_rounds(r->health, BB_HEALTH_PAIRS) < bb_health_all_rounds(bb_health_active(r->health)),
                is_shared =
                    f->part == BB_HEALTH_FABRIC || (f->test >= BB_HEALTH_RAILS_ALONE && f->part == BB_HEALTH_A_RAIL);
-    char p2p[HINT];
+    char p2p[HINT], untested[HINT];
     const struct {
         bool applies;
         const char *text;
     } hints[] = {
         {is_only_pair(r->health, f), p2p},
-        {has_untested, ": a common cause, or an untested path; try: --rounds 1000000"},
+        {has_untested, untested},
         {f->part == BB_HEALTH_ALL && is_late && no_pairs,
          ": a slow NIC or path, or a common cause; to find which: busbar health --only pairs"},
         {f->part == BB_HEALTH_ALL, ": a common cause, or the wrong profile"},
@@ -198,6 +199,8 @@ static void write_hint(const struct bb_health_report *r, const struct bb_health_
     int i = 0;
 
     write_p2p(f, p2p);
+    snprintf(untested, HINT, ": a common cause, or an untested path; try: --rounds %d",
+             bb_health_all_rounds(r->health->nodes));
     while (!hints[i].applies)
         i++;
     if (f->soak_s > 0)
@@ -767,7 +770,7 @@ int bb_health_finish(const struct bb_health_report *r, int last)
         bb_health_print_summary(fields,
                                 &(struct bb_health_scope){r->tables ? "all" : r->options->only, r->options->from,
                                                           r->options->common.full, r->options->drain,
-                                                          lines_left(r, fields)},
+                                                          r->options->rounds, lines_left(r, fields)},
                                 r->session->out);
         fflush(r->session->out);
     } else if (prints_only_drain(r)) {

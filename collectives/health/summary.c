@@ -91,11 +91,14 @@ void bb_health_print_drain(const json_t *root, FILE *out)
     }
 }
 
-/* Prints how many paths between nodes were tested. left: number of nodes that have not failed; more: before --rounds */
-static void print_paths(const json_t *paths, int nodes, int left, bool has_findings, const char *more, FILE *out)
+/* Prints how many paths between nodes were tested. left: number of nodes that have not failed */
+static void print_paths(const json_t *paths, int nodes, int left, bool has_findings,
+                        const struct bb_health_scope *scope, FILE *out)
 {
     const int tested = (int)json_integer_value(json_object_get(paths, "tested")),
-              total = (int)json_integer_value(json_object_get(paths, "total"));
+              total = (int)json_integer_value(json_object_get(paths, "total")), all = bb_health_all_rounds(nodes);
+    const bool no_pairs =
+        strcmp(scope->from && *scope->from ? scope->from : scope->only, "bisection") == 0; /* the stage was not run */
 
     if (total == 0)
         return;
@@ -104,7 +107,9 @@ static void print_paths(const json_t *paths, int nodes, int left, bool has_findi
     else
         fprintf(out, "; no slow path among the %d of %d tested", tested, total);
     if (tested > 0 && tested < left * (left - 1) / 2)
-        fprintf(out, "; all: %s--rounds %d", more, nodes - 1 + nodes % 2);
+        fprintf(out, "; all: %s--rounds %d", no_pairs ? "--only pairs " : "", all);
+    else if (tested > 0 && !no_pairs && scope->rounds > all)
+        fprintf(out, "; %d round%s all, --rounds %d adds none", all, all == 1 ? " tests" : "s test", scope->rounds);
 }
 
 static bool is_before_paths(const json_t *finding)
@@ -222,11 +227,8 @@ static void print_verdict(const json_t *root, const struct bb_health_scope *scop
             count_levels(verdicts, BB_HEALTH_FAIL), count_levels(verdicts, BB_HEALTH_UNKNOWN));
     print_tested_gpus(json_object_get(root, "node_gpus"), nodes, out);
     print_others(root, out);
-    print_paths(
-        json_object_get(root, "paths"), nodes, nodes - count_levels(verdicts, BB_HEALTH_FAIL), has_slow_path(findings),
-        strcmp(scope->only, "bisection") == 0 || (is_from && strcmp(scope->from, "bisection") == 0) ? "--only pairs "
-                                                                                                    : "",
-        out);
+    print_paths(json_object_get(root, "paths"), nodes, nodes - count_levels(verdicts, BB_HEALTH_FAIL),
+                has_slow_path(findings), scope, out);
     if (strcmp(scope->only, "all") == 0 && nodes > 1)
         print_untested(findings, out);
     fputc('\n', out);
@@ -610,7 +612,8 @@ void bb_health_end_early(json_t *root, const json_t *rows)
     bb_health_print_summary(root,
                             &(struct bb_health_scope){*text_of(options, "only") ? text_of(options, "only") : "all",
                                                       text_of(options, "from"), full,
-                                                      json_is_true(json_object_get(options, "drain")), 0},
+                                                      json_is_true(json_object_get(options, "drain")),
+                                                      (int)json_integer_value(json_object_get(options, "rounds")), 0},
                             stdout);
     print_rest(root, rows, true);
     print_rest(root, rows, false);

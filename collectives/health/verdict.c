@@ -488,6 +488,7 @@ out:
 struct pairs {
     struct bb_health *h;
     int *node, n; /* [n] the nodes that take part */
+    int *order;   /* [n] the same, in the order of the circle method */
     int rounds;
     int *partner;     /* [rounds][nodes] */
     double *values;   /* [rounds][nodes * gpus] values / the share of its rate that a pair gets while the others run */
@@ -505,6 +506,11 @@ struct pairs {
  * good node may have had only bad partners. */
 enum { EVERY_PAIR_NODES = 16 };
 
+int bb_health_all_rounds(int n)
+{
+    return bb_pair_schedule_rounds(&(struct bb_pair_schedule){.ranks = n});
+}
+
 int bb_health_rounds(const struct bb_health *h, enum bb_health_test test)
 {
     const int active = bb_health_active(h);
@@ -515,7 +521,7 @@ int bb_health_rounds(const struct bb_health *h, enum bb_health_test test)
     while (1 << (n - 1) < active)
         n++;
     n = h->rounds > 0 ? h->rounds : h->every_pair && active <= EVERY_PAIR_NODES ? active : n;
-    return n < active - 1 + active % 2 ? n : active - 1 + active % 2;
+    return MIN(n, bb_health_all_rounds(active));
 }
 
 /* Returns the share of its rate that a pair gets from oversubscribed leaves and pods, alone or while the others run. */
@@ -579,41 +585,39 @@ static int measure_alone(struct pairs *p, int a, int b, int attempt)
     return measure_pairs(p, attempt);
 }
 
-/* Pairs each node with the next one, if both are free, and they are no pair of the first round. The last node is next to the
- * first. leaf: number of nodes; only nodes of a leaf are paired */
-static void pair_neighbours(const struct pairs *p, int leaf, int *partner)
+/* Orders the nodes so that round 0 of the circle method pairs neighbours of a leaf, and round 1 the other neighbours: both
+ * rounds together are a ring, with the last player at its end, which stands for the idle node of an odd number. Nodes whose
+ * neighbours are in other leaves are at the end of the ring, too. */
+static void order_nodes(struct pairs *p)
 {
-    for (int i = 0; i < p->n; i++) {
-        const int node = p->node[i], next = p->node[(i + 1) % p->n];
+    const int leaf = p->h->tiers[0].nodes > 1 ? p->h->tiers[0].nodes : p->h->nodes;
+    const int last = bb_health_all_rounds(p->n); /* the last player; odd */
 
-        if (partner[node] < 0 && partner[next] < 0 && node / leaf == next / leaf &&
-            (partner == p->partner ? i + 1 < p->n : p->partner[node] != next)) {
-            partner[node] = next;
-            partner[next] = node;
-        }
+    for (int i = 0, next = 0, left = p->n; i < p->n; i++) {
+        const bool is_pair = next % 2 == 1 || (i + 1 < p->n && p->node[i] / leaf == p->node[i + 1] / leaf);
+        const int place = last - (is_pair ? next++ : --left); /* before the last player in the ring 0 1 -1 2 -2 .. */
+
+        p->order[place == 0 ? last : place % 2 == 0 ? place / 2 : (last - place / 2) % last] = p->node[i];
     }
 }
 
-/* Sets the partners of a round of the circle method. If not every pair is measured, the rounds are distant, so that
- * nodes of a leaf have few partners in it; but the first one pairs neighbours of a leaf, which are fast with each other if what
- * is slow is not their NICs, but the uplinks of their leaf, and the last one the other neighbours, so that all paths of a ring
- * over the nodes (of an odd number: all but one) are measured. */
+/* Sets the partners of a round of the circle method, so that no pair is measured twice. The first round pairs neighbours of a
+ * leaf, which are fast with each other if what is slow is not their NICs, but the uplinks of their leaf, and the last one the
+ * other neighbours, so that all paths of a ring over the nodes (of an odd number: all but one) are measured. The rounds between
+ * them are distant from these and from each other, so that nodes of a leaf have few partners in it. */
 static void choose_partners(const struct pairs *p, int round, int *partner)
 {
     const struct bb_pair_schedule schedule = {.ranks = p->n};
-    const int all = bb_pair_schedule_rounds(&schedule), few = p->rounds > 2 && p->rounds < all;
-    const int leaf = p->h->tiers[0].nodes > 1 ? p->h->tiers[0].nodes : p->h->nodes;
+    const int between = bb_health_all_rounds(p->n) - 2, at = 2 * round - 1;
 
+    if (round > 0)
+        round = round == p->rounds - 1 ? 1 : 2 + at * between / (2 * (p->rounds - 2));
     for (int n = 0; n < p->h->nodes; n++)
         partner[n] = -1;
-    if (few && (round == 0 || round == p->rounds - 1)) {
-        pair_neighbours(p, round == 0 ? leaf : p->h->nodes, partner);
-        return;
-    }
     for (int i = 0; i < p->n; i++) {
-        const int other = bb_pair_schedule_partner(&schedule, few ? (round - 1) * all / (p->rounds - 2) : round, i);
+        const int other = bb_pair_schedule_partner(&schedule, round, i);
 
-        partner[p->node[i]] = other < 0 ? -1 : p->node[other];
+        partner[p->order[i]] = other < 0 ? -1 : p->order[other];
     }
 }
 
@@ -1132,6 +1136,8 @@ static void start_pairs(struct pairs *p, int rounds)
     for (int n = 0; n < h->nodes; n++)
         if (is_active(h, n))
             p->node[p->n++] = n;
+    BB_NEW(p->order, p->n);
+    order_nodes(p);
     BB_NEW(p->partner, (size_t)rounds * (size_t)h->nodes);
     BB_NEW(p->values, (size_t)rounds * size);
     BB_NEW(p->best, size);
@@ -1147,6 +1153,7 @@ static void start_pairs(struct pairs *p, int rounds)
 static void end_pairs(struct pairs *p)
 {
     free(p->node);
+    free(p->order);
     free(p->partner);
     free(p->values);
     free(p->best);
@@ -1168,7 +1175,7 @@ static int test_pairs(struct bb_health *h)
     TRY(measure_rounds(&p));
     for (int i = 0; i < p.n; i++)
         suspects += is_suspect(&p, p.node[i]);
-    if (2 * suspects > p.n && p.rounds < p.n - 1 && p.n <= EVERY_PAIR_NODES) {
+    if (2 * suspects > p.n && p.rounds < bb_health_all_rounds(p.n) && p.n <= EVERY_PAIR_NODES) {
         h->rounds = p.n;
         rc = test_pairs(h);
         goto out;

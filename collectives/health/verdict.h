@@ -96,7 +96,7 @@ typedef int bb_health_measure(void *arg, enum bb_health_test test, const int *pa
 
 struct bb_health {
     int nodes, gpus; /* gpus: number of GPUs per node */
-    int rounds;      /* pairs: number of partners of each node; 0: log2(nodes) + 1, rounded up */
+    int rounds;      /* pairs: number of rounds, each with new pairs; 0: log2(nodes) + 1, rounded up */
     bool every_pair; /* with rounds 0, all partners up to 16 nodes */
     bool skip[BB_HEALTH_TESTS];
     double expected[BB_HEALTH_TESTS]; /* NaN: unknown */
@@ -153,7 +153,9 @@ enum bb_health_level bb_health_node_level(const struct bb_health *h, int node);
 /* bb_health_active - return the number of nodes that have not failed. */
 int bb_health_active(const struct bb_health *h);
 
-/* bb_health_rounds - return the number of measurements of a test without suspects. */
+/* bb_health_rounds - return the number of measurements of a test without suspects.
+ * bb_health_all_rounds - return the number of rounds that measure every pair of n nodes once. */
+int bb_health_all_rounds(int n);
 int bb_health_rounds(const struct bb_health *h, enum bb_health_test test);
 
 #endif

@@ -1,6 +1,5 @@
 /* test_verdict.c - plants faults and noise in the measurements of health, and reads the verdicts. */
 #include "collectives/health/verdict.h"
-#include "collectives/p2p/pair_schedule.h"
 #include "tests/check.h"
 
 #include <math.h>
@@ -27,6 +26,8 @@ struct machine {
     double spine;        /* number of pairs that the network carries at their full rate; infinite: enough */
     int lost;            /* this node is measured in no test from pairs on; 0: none */
     int measurements[BB_HEALTH_TESTS], expectations;
+    int *
+        met; /* [nodes][nodes] number of measurements of the stage pairs in which two nodes were partners; NULL: not counted */
 };
 
 static const double healthy[BB_HEALTH_TESTS] = {700, 2900, 52, 52, 330, 330, 460, 48, 48, 47, 46, 350};
@@ -90,6 +91,11 @@ static int measure(void *arg, enum bb_health_test test, const int *partner, doub
 
     m->measurements[test]++;
     assert_true(m->lost == 0 || (partner[m->lost] < 0) == (test >= BB_HEALTH_PAIRS));
+    for (int n = 0; n < m->h.nodes && m->met && test == BB_HEALTH_PAIRS; n++)
+        if (partner[n] >= 0) {
+            assert_true(partner[n] != n && partner[partner[n]] == n); /* one partner of each */
+            m->met[n * m->h.nodes + partner[n]]++;
+        }
     for (int g = 0; g < m->h.gpus; g++)
         rails[g] = (1 + m->jitter * noise(m)) * (g == m->slow_rail ? 0.8 : 1);
     for (int n = 0; n < m->h.nodes; n++) {
@@ -166,16 +172,6 @@ static bool has_path(const struct machine *m, int a, int b)
     return false;
 }
 
-/* Returns the partner of a node in a round of pairs, if two of the 64 nodes take no part; a and b are in ascending order. */
-static int partner_without(int a, int b, int round, int node)
-{
-    const struct bb_pair_schedule schedule = {.ranks = NODES - 2};
-    int partner = bb_pair_schedule_partner(&schedule, round, node);
-
-    partner += partner >= a;
-    return partner + (partner >= b);
-}
-
 static void test_healthy_nodes_have_no_finding(void **state)
 {
     (void)state;
@@ -200,7 +196,7 @@ static void test_planted_faults_are_named_in_noise(void **state)
         m.slow_nic = 20;
         m.slow_rail = 6;
         m.path_a = 1;
-        m.path_b = seed % 2 ? 2 : partner_without(3, 7, 12, 1); /* of seven rounds, the last, or the third */
+        m.path_b = seed % 2 ? 2 : 16; /* of seven rounds, the last, or the second */
         run(&m);
         f = find(&m, BB_HEALTH_A_GPU, 3, 5);
         assert_true(f && f->level == BB_HEALTH_FAIL && f->test == BB_HEALTH_GEMM);
@@ -662,6 +658,42 @@ static void test_rounds_are_logarithmic(void **state)
     }
 }
 
+/* Runs the stage pairs with this number of rounds, and returns the number of pairs that were measured. None is measured twice. */
+static int count_pairs(int nodes, int leaf, int rounds)
+{
+    struct machine m = machine_of(nodes, 0, 1);
+    int pairs = 0, met[17 * 17] = {0};
+
+    for (int test = 0; test < BB_HEALTH_TESTS; test++)
+        m.h.skip[test] = test != BB_HEALTH_PAIRS;
+    m.h.rounds = rounds;
+    m.h.tiers[0] = (struct bb_health_tier){leaf, 1};
+    m.met = met;
+    run(&m);
+    for (int i = 0; i < nodes * nodes; i++) {
+        assert_true(met[i] <= 1);
+        pairs += met[i];
+    }
+    /* the paths of a ring, except the one between the last and the first node of an odd number */
+    for (int n = 0; n < nodes - nodes % 2 && rounds > 1 && (leaf == 0 || (leaf % 2 == 0 && nodes % leaf == 0)); n++)
+        assert_int_equal(met[n * nodes + (n + 1) % nodes], 1);
+    bb_health_release(&m.h);
+    return pairs / 2;
+}
+
+static void test_no_round_repeats_a_pair(void **state)
+{
+    (void)state;
+    for (int nodes = 2; nodes <= 17; nodes++) {
+        const int most = nodes % 2 ? nodes : nodes - 1; /* of an odd number, each leaves one node out */
+
+        for (int rounds = 1; rounds <= most + 2; rounds++)
+            for (int leaf = 0; leaf <= 5; leaf += leaf == 0 ? 2 : 1)
+                assert_int_equal(count_pairs(nodes, leaf, rounds), (rounds < most ? rounds : most) * (nodes / 2));
+        assert_int_equal(count_pairs(nodes, 0, most), nodes * (nodes - 1) / 2);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -690,6 +722,7 @@ int main(void)
         cmocka_unit_test(test_only_node_that_is_left_is_named),
         cmocka_unit_test(test_all_gpus_slow_are_one_finding),
         cmocka_unit_test(test_rounds_are_logarithmic),
+        cmocka_unit_test(test_no_round_repeats_a_pair),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -555,7 +555,8 @@ static int find_ranks(const struct bb_plan_options *o, const struct bb_proxy *pr
 static int build_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, const struct bb_cluster *cluster,
                       struct bb_proxy_config *config, struct plan_results *f)
 {
-    const bool may_guess = cluster->has_achieved && o->forecast && proxy->features & BB_FEATURE_TRANSFORMER;
+    const bool may_search = o->cluster && proxy->features & BB_FEATURE_TRANSFORMER;
+    const bool may_guess = may_search && o->forecast && cluster->has_achieved;
     const bool assumes = !config->transformer.recompute;
     struct bb_proxy_config guessed = *config;
     int rc;
@@ -585,7 +586,7 @@ static int build_step(const struct bb_plan_options *o, const struct bb_proxy *pr
         TRY(bb_step_build(&f->step, proxy, config));
     }
     bb_plan_describe_step(o, &f->step, config, &f->forecast);
-    if (may_guess && bb_step_training_bytes(&f->step) > f->forecast.gpu_bytes && !f->is_trial)
+    if (may_search && bb_step_training_bytes(&f->step) > f->forecast.gpu_bytes && !f->is_trial)
         TRY(find_ranks(o, proxy, cluster, config, f));
     f->forecast.with_compute = proxy->with_compute;
     note_pipeline(o, proxy->features & BB_FEATURE_TRANSFORMER, &f->forecast);

@@ -1329,12 +1329,20 @@ def test_the_next_number_of_gpus_holds_for_batches_of_any_size(busbar, args, ran
             assert "fits into GPU memory" in rejection(busbar, before.removeprefix("busbar "))
 
 
-def test_the_next_number_of_gpus_has_no_layout_that_cannot_be_built(busbar):
-    """Layers with a window of 128 keys have no ring attention: with --cp 8, 64 GPUs would have enough memory."""
-    command = "busbar plan transformer --model gpt_oss_20b --ranks 32 --pp 8 --dp-sync zero3 --seq-length 128K --cluster a100-pcie-ib"
-    error = busbar.run(*command.split()[1:], emulated=False).stderr
-    assert "; try: --ranks 128 --best-layout --global-batch-size 2\n" in error
-    assert busbar.run(*apply(command, re.search("try: (.*)", error)[1]), "--top", 1, "--quiet", emulated=False).returncode == 0
+@pytest.mark.parametrize("args, advice", [
+    # layers with a window of 128 keys have no ring attention: with --cp 8, 64 GPUs would have enough memory
+    ("--model gpt_oss_20b --ranks 32 --pp 8 --dp-sync zero3 --seq-length 128K --cluster a100-pcie-ib", "--ranks 128 --best-layout --global-batch-size 2"),
+    # on 64 GPUs only layouts would fit whose replicas are all on one node, which hsdp rejects
+    ("--model mixtral_8x7b --ranks 1 --tp 1 --micro-batch-size 1 --seq-length 2048 --dp-sync hsdp --gpu-memory 24G --cluster h200-sxm-ib",
+     "--ranks 144 --best-layout --global-batch-size 144"),
+    # a profile without rates of frameworks: without a search, --best-layout would be advised as it is
+    ("--model nemotron3_nano --ranks 24 --tp 2 --pp 4 --ep 1 --micro-batch-size 1 --global-batch-size 6 --seq-length 1024 --dp-sync horovod "
+     "--schedule 1f1b --sequence-parallel --optimizer adam-bf16 --cluster emulated-default", "--ranks 24 --best-layout --global-batch-size 6 without --dp-sync"),
+])
+def test_the_advice_about_memory_has_a_layout_that_can_be_built(busbar, args, advice):
+    error = busbar.run("plan", "transformer", *args.split(), emulated=False).stderr
+    assert f"; try: {advice}\n" in error
+    assert busbar.run(*apply(f"busbar plan transformer {args}", advice), "--top", 1, "--quiet", emulated=False).returncode == 0
 
 
 def test_the_memory_that_offloading_saves_is_in_the_minimum_number_of_gpus(busbar):

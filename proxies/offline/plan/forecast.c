@@ -175,7 +175,7 @@ static void advise_layout(const struct bb_plan *plan, const struct bb_forecast *
                  fitting_text(fit, need), fit->ranks, fit->batch, f->excluded);
     else if (min_gpus > plan->step->layout.ranks)
         snprintf(text, size, "; parameters, gradients and optimizer need %.0f or more GPUs in any layout", min_gpus);
-    else if (!bb_forecast_fits(plan, f) && fit->ranks == 0 && f->software)
+    else if (!bb_forecast_fits(plan, f) && fit->last > 0 && fit->ranks == 0)
         write_unfit(f, plan->step->layout.ranks, text, size);
     else
         snprintf(text, size, "; try: --best-layout --global-batch-size %.0f%s",

@@ -742,31 +742,36 @@ static void set_training_bytes(const struct bb_training *t, int stage, int ep_ra
     t->step->host_optimizer_bytes = MAX(t->step->host_optimizer_bytes, bb_memory_host_optimizer_bytes(&m, stage));
 }
 
-/* Returns the number of shards of the parameters in field n of the result, as bb_sync_add_comms would compute it,
- * but without creating communicators. replicas: number of ranks with the same parameters. ranks_per_replica: number
- * of ranks of a stage that together hold one copy of the parameters. */
-static struct bb_sync_comms sync_groups_of(const struct bb_training *t, int replicas, int ranks_per_replica)
+/* Returns what bb_sync_add_comms would compute for memory, but without creating communicators: one shard for each of the
+ * ranks with the same parameters. */
+static struct bb_sync_comms sync_groups_of(int replicas)
 {
-    int node = t->config->gpus_per_node > 0 ? t->config->gpus_per_node : t->grid.ranks;
-    int run = t->policy.options.shard_size     ? t->policy.options.shard_size
-              : t->policy.kind == BB_SYNC_HSDP ? node / ranks_per_replica
-                                               : replicas;
-
-    return (struct bb_sync_comms){.n = run > 0 && run < replicas ? run : replicas, .n_replicas = 1};
+    return (struct bb_sync_comms){.n = replicas, .n_replicas = 1};
 }
 
-/* Resolves all inputs of the memory formulas (memory.h) without building the layout (the process groups of the
- * ranks). The caller releases the result with release_bytes, also after an error. */
+/* Returns whether the options are valid only with some distributions of the ranks over the nodes. */
+static bool depends_on_nodes(const struct bb_training *t)
+{
+    return t->policy.kind == BB_SYNC_HSDP || t->policy.options.shard_size || t->policy.options.hierarchical ||
+           t->layers_config.dispatch == BB_DISPATCH_DEDUP;
+}
+
+/* Resolves all inputs of the memory formulas (memory.h), without building the layout (the process groups of the ranks) unless
+ * it decides whether the options are valid. The caller releases the result with release_bytes, also after an error. */
 static int resolve_bytes(struct bb_training *t)
 {
     int copies, rc;
 
     TRY(resolve_shape(t));
     copies = bb_schedule_is_bidirectional(&t->schedule) ? 2 : 1;
-    t->sync[BB_DENSE] = sync_groups_of(t, copies * t->grid.dp * t->grid.cp, t->grid.tp);
-    t->sync[BB_EXPERT] = sync_groups_of(t, copies * (t->grid.edp > 0 ? t->grid.edp : 1), t->grid.etp * t->grid.ep);
+    if (depends_on_nodes(t)) {
+        TRY(resolve_layout(t));
+    } else {
+        t->sync[BB_DENSE] = sync_groups_of(copies * t->grid.dp * t->grid.cp);
+        t->sync[BB_EXPERT] = sync_groups_of(copies * MAX(t->grid.edp, 1));
+    }
     TRY(bb_layers_validate(&t->layers_config, t->step->proxy));
-    if (t->layers_config.imbalance > 0)
+    if (t->layers_config.imbalance > 0 || t->layers_config.dispatch == BB_DISPATCH_DEDUP)
         TRY(bb_layers_new(&t->layers, &t->layers_config, t->step));
 out:
     return rc;

@@ -42,8 +42,6 @@
 #define BB_HD static inline __attribute__((unused))
 #endif
 
-#define BB_COPY (-1) /* bb_pattern.redop: no reduction, elements are only copied */
-
 /* Description of test data, created by bb_pattern_of; equal on all ranks. Kernels receive the struct by value. */
 struct bb_pattern {
     uint64_t seed;

@@ -43,6 +43,7 @@ struct bb_dtype {
 extern const struct bb_dtype bb_dtypes[BB_DTYPE_COUNT];
 
 enum bb_redop_id { BB_SUM, BB_PROD, BB_MAX, BB_MIN, BB_AVG, BB_MULSUM, BB_REDOP_COUNT };
+#define BB_COPY (-1) /* no reduction, elements are only copied */
 
 struct bb_redop {
     const char *name, *help;

@@ -34,6 +34,18 @@ def test_collectives_take_the_predicted_time(busbar, tmp_path, ranks, args):
     assert protocols > {"LL"}  # the sizes cover more than one protocol
 
 
+@pytest.mark.parametrize("ranks,nvls", [(8, "NVLS"), (16, "NVLS_TREE")])
+def test_emulated_nccl_and_plan_reduce_on_nvswitches_what_nccl_does(busbar, tmp_path, ranks, nvls):
+    """ncclNvlsSupported in src/include/device.h of NCCL: sums; extremes only of integers with 32 and 64 bits and of 16-bit floats."""
+    args = ("all_reduce", "-d", "all", "-o", "all", "--sizes", "256M", "--placement", "in_place")
+    run = busbar.json("bench", *args, "-g", ranks, "-n", 1, "--repeats", 1, "-w", 1, "-c", 0, "--show-choice", env=ENV, tmp_path=tmp_path)["results"]
+    done = busbar.run("plan", *args, "--ranks", ranks, "--cluster", H100, "--json", "-", emulated=False)
+    assert [(*key(r), r["algorithm"]) for r in run] == [(*key(r), r["algorithm"]) for r in json.loads(done.stdout)["results"]]
+    integers = [sign + bits for sign in ("int", "uint") for bits in ("32", "64")]
+    assert {(r["dtype"], r["op"]) for r in run if r["algorithm"] == nvls} == {
+        *((dtype, op) for dtype in (*integers, "half", "bfloat16") for op in ("sum", "max", "min")), ("float", "sum"), ("double", "sum")}
+
+
 STEPS = [("gpt2_large", 4, 2, 3, "--compute", "timed"), ("dlrm", "--compute", "gemm", "--dtype", "bfloat16"),
          ("data_parallel", "--model", "resnet50", "--compute", "gemm", "--dtype", "half")]
 

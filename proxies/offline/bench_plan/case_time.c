@@ -33,6 +33,7 @@ static int64_t collective_ns(const struct bb_cluster *cl, const struct bb_case *
     const int after_root_node = c->ranks - (root_node + 1) * cl->gpus_per_node;
     const struct bb_collective call = {.kind = c->kind,
                                        .dtype = (enum bb_dtype_id)c->dtype,
+                                       .redop = c->redop,
                                        .count = c->count,
                                        .in_place = c->in_place,
                                        .ranks = c->ranks,
@@ -63,7 +64,7 @@ static int slow_collective_ns(const struct bb_cluster *cluster, const struct bb_
     struct bb_op op = {.kind = BB_OP_COLLECTIVE,
                        .coll = c->kind,
                        .dtype = (enum bb_dtype_id)c->dtype,
-                       .redop = BB_SUM,
+                       .redop = c->redop == BB_COPY ? BB_SUM : (enum bb_redop_id)c->redop,
                        .call = BB_NONE,
                        .peer = c->root,
                        .count = c->count,

@@ -70,6 +70,7 @@ static double model_us(const struct bb_cluster *model, const struct bb_measured_
 {
     const struct bb_collective call = {.kind = curve->kind,
                                        .dtype = BB_INT8,
+                                       .redop = BB_COPY,
                                        .count = (size_t)bytes / bb_coll_payload_count(curve->kind, 1, curve->ranks),
                                        .ranks = curve->ranks,
                                        .nodes = curve->nodes};

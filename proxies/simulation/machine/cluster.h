@@ -261,6 +261,7 @@ struct bb_node_placement {
 struct bb_collective {
     enum bb_coll_kind kind;
     enum bb_dtype_id dtype;
+    int redop;    /* enum bb_redop_id of a collective that reduces; BB_COPY: NCCL has all its algorithms */
     size_t count; /* number of elements: the count argument of the NCCL call */
     bool in_place;
     int ranks, nodes;
@@ -298,7 +299,7 @@ struct bb_cost {
 };
 void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_collective *call, struct bb_cost *cost);
 /* bb_cluster_variant_cost - computes the cost of the collective with one NCCL algorithm and protocol. Returns false
- * if the algorithm does not support the collective. */
+ * if the algorithm does not support the collective, its data type or its reduction. */
 bool bb_cluster_variant_cost(const struct bb_cluster *c, const struct bb_collective *call,
                              const struct bb_nccl_variant *variant, struct bb_cost *cost);
 /* bb_cluster_find_curve - returns the index of the curve of this collective on these ranks and nodes in c->measured;

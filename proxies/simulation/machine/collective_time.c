@@ -140,18 +140,74 @@ static bool network_reduces(enum bb_nccl_algorithm algorithm)
     return algorithm == BB_NCCL_COLLNET_DIRECT || algorithm == BB_NCCL_COLLNET_CHAIN;
 }
 
-/* Returns whether NCCL implements the collective with this algorithm: trees, NVLS and CollNet only for all_reduce;
- * PAT only for all_gather and reduce_scatter with one GPU per node. */
-static bool supports(enum bb_nccl_algorithm algorithm, const struct bb_coll *coll, int n, int nodes)
+static bool has_reduction(const struct bb_collective *call)
 {
+    return (bb_colls[call->kind].flags & BB_COLL_REDUCES) && call->redop != BB_COPY;
+}
+
+/* The reductions of each data type (bits: 1 << enum bb_redop_id) that switches compute. NVSwitches: ncclNvlsSupported
+ * (NCCL 2.19 to 2.30, src/include/device.h). NCCL multiplies by a factor before the sum, or divides integers after it, for
+ * avg and mulsum (hostToDevRedOp in src/enqueue.cc), which NVSwitches do not; CollNet supports both like sum
+ * (ncclGetCollNetSupport). SHARP: typeConvert and opConvert in src/sharp_plugin.c of nccl-rdma-sharp-plugins. */
+#define SUM      (1u << BB_SUM)
+#define EXTREMES (1u << BB_MIN | 1u << BB_MAX)
+#define SCALED   (1u << BB_AVG | 1u << BB_MULSUM)
+static const struct {
+    unsigned nvswitch, sharp;
+} reductions[BB_DTYPE_COUNT] = {
+    [BB_INT8] = {0, SUM | EXTREMES | SCALED},
+    [BB_UINT8] = {0, SUM | EXTREMES | SCALED},
+    [BB_INT32] = {SUM | EXTREMES, SUM | EXTREMES | SCALED},
+    [BB_UINT32] = {SUM | EXTREMES, SUM | EXTREMES | SCALED},
+    [BB_INT64] = {SUM | EXTREMES, SUM | EXTREMES | SCALED},
+    [BB_UINT64] = {SUM | EXTREMES, SUM | EXTREMES | SCALED},
+    [BB_HALF] = {SUM | EXTREMES, SUM | EXTREMES | SCALED},
+    [BB_FLOAT] = {SUM, SUM | EXTREMES | SCALED},
+    [BB_DOUBLE] = {SUM, SUM | EXTREMES | SCALED},
+    [BB_BFLOAT16] = {SUM | EXTREMES, SUM | EXTREMES | SCALED},
+    [BB_F8E4M3] = {0, 0},
+    [BB_F8E5M2] = {0, 0},
+};
+
+/* Returns whether NCCL's algorithm supports the data type and the reduction. PAT does not scale (updateCollCostTable in
+ * src/enqueue.cc). */
+static bool reduces(enum bb_nccl_algorithm algorithm, const struct bb_collective *call)
+{
+    const unsigned redop = 1u << call->redop;
+
+    if (!has_reduction(call))
+        return true;
+    return algorithm == BB_NCCL_NVLS || algorithm == BB_NCCL_NVLS_TREE ? reductions[call->dtype].nvswitch & redop
+           : network_reduces(algorithm)                                ? reductions[call->dtype].sharp & redop
+           : algorithm == BB_NCCL_PAT                                  ? !(SCALED & redop)
+                                                                       : true;
+}
+
+/* Returns whether NCCL implements the call with this algorithm: trees, NVLS and CollNet only for all_reduce; PAT only for
+ * all_gather and reduce_scatter with one GPU per node. */
+static bool supports(enum bb_nccl_algorithm algorithm, const struct bb_collective *call)
+{
+    const struct bb_coll *coll = &bb_colls[call->kind];
+    const int n = call->ranks, nodes = call->nodes;
     bool whole = count_phases(coll) == 2;
 
+    if (!reduces(algorithm, call))
+        return false;
     return algorithm == BB_NCCL_RING        ? true
            : algorithm == BB_NCCL_PAT       ? (coll->flags & BB_COLL_SLICED) && nodes == n
            : algorithm == BB_NCCL_NVLS      ? whole && nodes == 1
            : algorithm == BB_NCCL_NVLS_TREE ? whole && nodes > 1 && nodes < n
            : network_reduces(algorithm)     ? whole && nodes > 1
                                             : whole;
+}
+
+/* Returns whether NCCL takes the algorithm only if it has no other one for the call: a ring of more than 8 ranks rounds
+ * a sum in FP8 too often (updateCollCostTable in src/enqueue.cc, since NCCL 2.24). */
+#define LAST_CHOICE 1024 /* its time counts this many times */
+static bool is_last_choice(enum bb_nccl_algorithm algorithm, const struct bb_collective *call)
+{
+    return algorithm == BB_NCCL_RING && call->ranks > 8 && has_reduction(call) &&
+           (call->dtype == BB_F8E4M3 || call->dtype == BB_F8E5M2);
 }
 
 /* Returns the bytes per direction over all uplinks of one leaf (pod). A ring over consecutive nodes enters and
@@ -355,13 +411,14 @@ static void fastest_variant_cost(const struct bb_cluster *c, const struct bb_col
     for (int n = 0; n < 2 * c->n_variants && !(n == c->n_variants && cost->variant); n++) {
         const int i = n % c->n_variants;
         struct bb_cost one;
+        double ns;
 
-        if ((n < c->n_variants && bytes < c->variants[i].min_bytes) ||
-            !supports(c->variants[i].algorithm, &bb_colls[call->kind], call->ranks, call->nodes))
+        if ((n < c->n_variants && bytes < c->variants[i].min_bytes) || !supports(c->variants[i].algorithm, call))
             continue;
         one = variant_cost(c, &c->variants[i], call, bytes);
-        if (one.latency_ns + one.transfer_ns < best) {
-            best = one.latency_ns + one.transfer_ns;
+        ns = (one.latency_ns + one.transfer_ns) * (is_last_choice(c->variants[i].algorithm, call) ? LAST_CHOICE : 1);
+        if (ns < best) {
+            best = ns;
             *cost = one;
         }
     }
@@ -484,10 +541,9 @@ void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_coll
 bool bb_cluster_variant_cost(const struct bb_cluster *c, const struct bb_collective *call,
                              const struct bb_nccl_variant *variant, struct bb_cost *cost)
 {
-    const struct bb_coll *coll = &bb_colls[call->kind];
     struct bb_collective placed;
 
-    if (!(coll->flags & BB_COLL_ESTIMATED) || !supports(variant->algorithm, coll, call->ranks, call->nodes))
+    if (!(bb_colls[call->kind].flags & BB_COLL_ESTIMATED) || !supports(variant->algorithm, call))
         return false;
     placed = with_placement(c, call);
     *cost = variant_cost(c, variant, &placed, payload_bytes(call));

@@ -59,8 +59,9 @@ static struct bb_collective call_of(ncclComm_t comm, const struct en_task *task)
 
     placement.slow_path = fmin(1, placement.slow_path / comm->min_nic_factor);
     return (struct bb_collective){.kind = kinds[task->kind],
-                                  .dtype = BB_INT8,
-                                  .count = task->count * en_element_bytes(task),
+                                  .dtype = (enum bb_dtype_id)task->dtype, /* both enums have NCCL's numbers */
+                                  .redop = task->op,
+                                  .count = task->count,
                                   .in_place = task->send == task->recv,
                                   .ranks = comm->size,
                                   .nodes = comm->n_nodes,

@@ -97,6 +97,19 @@ static enum bb_dtype_id dtype_at(struct reader *r)
     return found < 0 ? BB_FLOAT : (enum bb_dtype_id)found;
 }
 
+/* Without a name: the default of the benches. */
+static int redop_of(const char *name)
+{
+    const int found = name ? bb_redop_find(name) : BB_SUM;
+
+    return found < 0 ? BB_SUM : found;
+}
+
+static int redop_at(const struct reader *r)
+{
+    return redop_of(json_string_value(json_object_get(r->row, "op")));
+}
+
 static bool is_true(const struct reader *r, const char *key)
 {
     return json_is_true(json_object_get(r->row, key));
@@ -158,6 +171,7 @@ static void collective_row(struct reader *r)
     found.bytes = count_at(r, r->row, "bytes", 0);
     found.call.count = (size_t)count_at(r, r->row, "count", 0);
     found.call.dtype = dtype_at(r);
+    found.call.redop = redop_at(r);
     found.time_us = median_at(r, "time_us");
     found.call.kind = (enum bb_coll_kind)kind;
     found.call.in_place = has_text(r, "placement", "in_place");
@@ -261,6 +275,7 @@ static void overlap_rows(struct reader *r)
     overlap.known_us = median_at(r, "compute_alone_us");
     overlap.kernel = gemm_at(r, json_object_get(r->row, "gemm"));
     overlap.kernel.gemm.dtype = overlap.call.dtype = dtype;
+    overlap.call.redop = redop_at(r);
     kind = bb_coll_find(text_at(r, "collective"));
     overlap.bytes = count_at(r, r->row, "bytes", 0);
     overlap.call.count = (size_t)count_at(r, r->row, "count", 0);
@@ -333,6 +348,7 @@ static void nccl_tests_row(struct reader *r, const struct bb_timing *t, int iter
                                     .bytes = (double)t->bytes,
                                     .call = {.kind = (enum bb_coll_kind)kind,
                                              .dtype = dtype < 0 ? BB_INT8 : (enum bb_dtype_id)dtype,
+                                             .redop = dtype < 0 ? BB_COPY : redop_of(t->op),
                                              .in_place = strcmp(t->placement, "in_place") == 0,
                                              .count = count,
                                              .ranks = r->file->ranks,

@@ -80,6 +80,7 @@ struct bb_collective bb_op_collective(const struct bb_op *op, int ranks, int nod
 {
     return (struct bb_collective){.kind = op->coll,
                                   .dtype = op->dtype,
+                                  .redop = (int)op->redop,
                                   .count = op->count,
                                   .in_place = op->src != BB_NONE && op->src == op->dst,
                                   .ranks = ranks,
@@ -111,10 +112,10 @@ struct bb_work_time bb_op_times_work(struct bb_op_times *t, const struct bb_op *
 int bb_op_times_call(struct bb_op_times *t, int comm_key, const struct bb_collective *call, struct bb_cost *cost)
 {
     const struct {
-        /* `unused` fills the padding before `count`, because all bytes of the key are compared. */
-        int comm_key, kind, dtype, in_place, members_on_root_node, unused;
+        int comm_key, kind, dtype, redop, in_place, members_on_root_node;
         size_t count;
-    } key = {comm_key, (int)call->kind, (int)call->dtype, call->in_place, call->members_on_root_node, 0, call->count};
+    } key = {comm_key,   (int)call->kind, (int)call->dtype, call->redop, call->in_place, call->members_on_root_node,
+             call->count};
     const int known = t->calls.n, at = bb_key_index_add(&t->calls, &key);
 
     if (at == known) {

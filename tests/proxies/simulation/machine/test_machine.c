@@ -14,8 +14,12 @@ static double collective_us(const struct bb_cluster *c, enum bb_coll_kind kind, 
                             const struct bb_nccl_variant **variant)
 {
     bool sliced = bb_colls[kind].flags & BB_COLL_SLICED;
-    const struct bb_collective call = {
-        .kind = kind, .dtype = BB_INT8, .count = (size_t)(sliced ? payload / n : payload), .ranks = n, .nodes = nodes};
+    const struct bb_collective call = {.kind = kind,
+                                       .dtype = BB_INT8,
+                                       .redop = BB_COPY,
+                                       .count = (size_t)(sliced ? payload / n : payload),
+                                       .ranks = n,
+                                       .nodes = nodes};
 
     return (double)bb_cluster_collective_ns(c, &call, variant) / 1e3;
 }
@@ -81,6 +85,96 @@ static void each_algorithm_has_its_steps_and_bytes(void **state)
 
         assert_near(collective_us(&c, rows[i].kind, 16000, rows[i].n, rows[i].nodes, &variant), rows[i].us, 1e-6);
         assert_ptr_equal(variant, &c.variants[0]);
+    }
+}
+
+/* What NCCL's kernels compute for a reduction (hostToDevRedOp in src/enqueue.cc of NCCL 2.30): a scaled sum for averages and
+ * for operators of ncclRedOpCreatePreMulSum. */
+static const char *kernel_of(int redop)
+{
+    static const char *const kernels[] = {"sum", "product", "extreme", "extreme", "scaled", "scaled"};
+
+    return kernels[redop];
+}
+
+/* The kernels of algorithms that do not support all (func_valid in src/device/generate.py; typeConvert and opConvert of the SHARP
+ * plugin, for which CollNet replaces scaled sums by sums). */
+static bool has_kernel(enum bb_nccl_algorithm algorithm, int dtype, int redop)
+{
+    static const struct {
+        const char *types, *nvls, *sharp;
+    } rows[] = {{"float double", "sum", "sum extreme scaled"}, /* before bfloat16, which contains float */
+                {"int32 uint32 int64 uint64 half bfloat16", "sum extreme", "sum extreme scaled"},
+                {"int8 uint8", "", "sum extreme scaled"},
+                {"f8e4m3 f8e5m2", "", ""}};
+
+    if (algorithm == BB_NCCL_RING || algorithm == BB_NCCL_TREE)
+        return true;
+    if (algorithm == BB_NCCL_PAT)
+        return strcmp(kernel_of(redop), "scaled") != 0;
+    for (size_t i = 0; i < ROWS(rows); i++)
+        if (strstr(rows[i].types, bb_dtypes[dtype].name))
+            return strstr(algorithm <= BB_NCCL_NVLS_TREE ? rows[i].nvls : rows[i].sharp, kernel_of(redop));
+    fail_msg("no row for %s", bb_dtypes[dtype].name);
+    return false;
+}
+
+/* Without reduction each algorithm takes every data type: all_gather with PAT. */
+static void algorithms_support_the_data_types_and_reductions_of_nccl(void **state)
+{
+    const int n_cases = BB_NCCL_ALGORITHMS * BB_DTYPE_COUNT * BB_REDOP_COUNT;
+
+    (void)state;
+    for (int i = 0; i < n_cases; i++) {
+        const enum bb_nccl_algorithm algorithm = (enum bb_nccl_algorithm)(i % BB_NCCL_ALGORITHMS);
+        const bool is_pat = algorithm == BB_NCCL_PAT;
+        const int nodes = is_pat ? 16 : algorithm == BB_NCCL_NVLS ? 1 : 2;
+        const struct bb_cluster c = {.gpus_per_node = 16 / nodes,
+                                     .nics_per_node = 1,
+                                     .inter = {.gbps = 1},
+                                     .variants = {{algorithm, "Simple", 1, 1, 1, 1, 1, 0, 0, 0, 0, 0}},
+                                     .n_variants = 1};
+        struct bb_collective call = {.kind = is_pat ? BB_REDUCE_SCATTER : BB_ALL_REDUCE,
+                                     .dtype = (enum bb_dtype_id)(i / BB_NCCL_ALGORITHMS % BB_DTYPE_COUNT),
+                                     .redop = i / BB_NCCL_ALGORITHMS / BB_DTYPE_COUNT,
+                                     .count = 1024,
+                                     .ranks = 16,
+                                     .nodes = nodes};
+        struct bb_cost cost;
+
+        if (bb_cluster_variant_cost(&c, &call, c.variants, &cost) != has_kernel(algorithm, (int)call.dtype, call.redop))
+            fail_msg("%s %s %s", bb_nccl_algorithms[algorithm], bb_dtypes[call.dtype].name, bb_redops[call.redop].name);
+        call.kind = BB_ALL_GATHER;
+        assert_true(!is_pat || bb_cluster_variant_cost(&c, &call, c.variants, &cost));
+    }
+}
+
+/* 1 GiB in FP8 is faster with the ring, with which more than 8 ranks round too often (updateCollCostTable in
+ * src/enqueue.cc). */
+static void large_rings_are_the_last_choice_for_fp8(void **state)
+{
+    static const struct {
+        enum bb_dtype_id dtype;
+        int ranks;
+        enum bb_nccl_algorithm algorithm;
+    } rows[] = {{BB_INT8, 9, BB_NCCL_RING}, {BB_F8E4M3, 8, BB_NCCL_RING}, {BB_F8E5M2, 9, BB_NCCL_TREE}};
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        const struct bb_cluster c = {.gpus_per_node = 16,
+                                     .nics_per_node = 1,
+                                     .variants = {{BB_NCCL_RING, "Simple", 1, 1, 1, 10, 1, 0, 0, 0, 0, 0},
+                                                  {BB_NCCL_TREE, "Simple", 1, 1, 1, 1, 1, 0, 0, 0, 0, 0}},
+                                     .n_variants = 2};
+        struct bb_collective call = {
+            .kind = BB_ALL_REDUCE, .dtype = rows[i].dtype, .count = 1 << 30, .ranks = rows[i].ranks, .nodes = 1};
+        const struct bb_nccl_variant *variant;
+
+        bb_cluster_collective_ns(&c, &call, &variant);
+        assert_int_equal(variant->algorithm, rows[i].algorithm);
+        call.kind = BB_BROADCAST;
+        bb_cluster_collective_ns(&c, &call, &variant); /* no other algorithm */
+        assert_int_equal(variant->algorithm, BB_NCCL_RING);
     }
 }
 
@@ -667,6 +761,8 @@ int main(void)
         cmocka_unit_test(ranks_share_the_nics_of_their_gpus),
         cmocka_unit_test(link_load_depends_on_concurrent_senders),
         cmocka_unit_test(predictions_match_published_collectives),
+        cmocka_unit_test(algorithms_support_the_data_types_and_reductions_of_nccl),
+        cmocka_unit_test(large_rings_are_the_last_choice_for_fp8),
         cmocka_unit_test(nvls_synchronizes_once_per_round),
         cmocka_unit_test(nvls_trees_synchronize_once_per_round),
         cmocka_unit_test(trees_have_nccls_correction_factor),

@@ -18,7 +18,8 @@
 /* Maximum ratio of a fitted rate to its value in the starting profile; a rate at this limit is treated as infinite. */
 #define UNBOUNDED 1e3
 /* The same for the rates of a variant of NCCL that NCCL chose itself, relative to the ratio of ring Simple: the same links
- * limit all variants, and the few sizes for which NCCL chose one can lead its rate anywhere. */
+ * limit all variants, and the few sizes for which NCCL chose one can lead its rate anywhere. A rate may always rise to the
+ * part of the rate of ring Simple that its protocol can use (data_part): other networks have other fractions. */
 #define MAX_RISE 1.3
 /* A rate that only collectives of NCCL's choice determine is fitted if it takes this fraction of the time of one of them:
  * at smaller sizes the times do not separate latency and rate, and a wrong rate is wrong at all larger sizes. */
@@ -154,6 +155,13 @@ static bool has_forced_row(const struct model *m, const struct bb_fit *fit)
     return false;
 }
 
+/* Returns the fraction of a link's rate that the protocol can use for data: LL sends a flag with each 4 bytes, LL128 8 bytes
+ * of flags with 120 of data (NCCL, src/include/device.h). */
+static double data_part(const char *protocol)
+{
+    return strcmp(protocol, "LL") == 0 ? 0.5 : strcmp(protocol, "LL128") == 0 ? 120.0 / 128 : 1;
+}
+
 /* Returns the maximum ratio of the rate to its value in the starting profile. */
 static double max_rise(const struct model *m, const struct bb_fit *fit, const struct bb_calibration_parameter *rate)
 {
@@ -167,7 +175,8 @@ static double max_rise(const struct model *m, const struct bb_fit *fit, const st
          (size_t)m->variant * sizeof(*m->cluster->variants);
     now = (const char *)m->cluster + at;
     nominal = (const char *)m->base + at;
-    return MAX_RISE * fmax(1, *(const double *)now / *(const double *)nominal);
+    return fmax(MAX_RISE * fmax(1, *(const double *)now / *(const double *)nominal),
+                data_part(m->cluster->variants[m->variant].protocol) * *(const double *)now / rate->nominal);
 }
 
 /* Without measurements of small sizes the latency of an NCCL variant is at least that of the starting profile, because

@@ -37,7 +37,7 @@ static struct factor find_factor(struct bb_calibration *c, bool inter)
 
         for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds) && rate->fit; i++)
             if (kinds[i]) {
-                kinds[i]->log_sum += log(rate->value / rate->nominal);
+                kinds[i]->log_sum += log(fmin(rate->value / rate->nominal, simple ? INFINITY : 1));
                 kinds[i]->fit = rate->fit;
                 kinds[i]->as = kinds[i]->n++ == 0 ? c->variant_names[v] : "the measured variants";
             }

@@ -163,6 +163,19 @@ static const char *find_text(const char *kind, const char *name)
     return NULL;
 }
 
+const char *bb_cluster_base(const char *name)
+{
+    const char *text = find_text("clusters", name), *found = NULL;
+    json_t *root = text ? json_loads(text, 0, NULL) : NULL;
+    const char *base = root ? json_string_value(json_object_get(root, "base")) : NULL;
+
+    for (size_t i = 0; root && !found; i++)
+        if (strcmp(bb_cluster_name_at(i), base ? base : name) == 0)
+            found = bb_cluster_name_at(i);
+    json_decref(root);
+    return found;
+}
+
 /* Returns the cluster of the GPU, or the cloud, that a word names: "8xH100" is near h100-sxm-ib; NULL: none. */
 static const char *near_cluster(const char *word, const char *const *names, size_t n)
 {

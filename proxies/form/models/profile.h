@@ -25,6 +25,9 @@ const char *bb_cluster_name_at(size_t i);
 /* bb_cluster_of_gpu - returns the name of the shipped cluster profile for nodes with GPUs of this CUDA device name, for
  * example "NVIDIA H100 80GB HBM3"; NULL: none. */
 const char *bb_cluster_of_gpu(const char *gpu);
+/* bb_cluster_base - returns the shipped profile whose nodes a shipped profile has: the value of its key "base", otherwise its
+ * own name. NULL: `name` is not shipped. */
+const char *bb_cluster_base(const char *name);
 
 /* bb_model_of_hub - returns the shipped model with the layers of a model of Hugging Face, such as
  * "meta-llama/Llama-3.1-8B-Instruct"; NULL: none.

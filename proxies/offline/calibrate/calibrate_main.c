@@ -132,20 +132,14 @@ out:
     return rc;
 }
 
-static int calibrate_files(const struct options *o, struct bb_measurements *e, int argc, char **argv)
+/* Loads the starting profile: of --from, of EMU_CLUSTER of the files, or of the GPU; in place of this one a better one with
+ * other NICs, if there is one, otherwise only reports it (report->better). */
+static int load_start(const struct options *o, struct bb_measurements *e, struct bb_calibration_report *report,
+                      struct bb_cluster *base, json_t **root)
 {
     const char *device = e->files[0].device, *emulated = e->files[0].emulated_cluster;
     const bool is_name = *emulated && !strpbrk(emulated, "/."); /* "": GPUs; a path: of another machine, perhaps */
-    const char *name = o->from ? o->from : is_name ? emulated : bb_cluster_of_gpu(device);
-    struct bb_calibration_report report = {.profile = o->output,
-                                           .selected_by = o->from   ? NULL
-                                                          : is_name ? "EMU_CLUSTER of the files"
-                                                                    : "the GPU",
-                                           .argc = argc,
-                                           .argv = argv};
-    struct bb_calibration *calibration; /* allocated, because the struct is too large for the stack */
-    struct bb_cluster base;
-    json_t *root = NULL;
+    const char *of_gpu = is_name ? emulated : bb_cluster_of_gpu(device), *name = o->from ? o->from : of_gpu;
     int rc;
 
     if (!name)
@@ -153,16 +147,36 @@ static int calibrate_files(const struct options *o, struct bb_measurements *e, i
                       "no shipped profile is for GPUs '%s', so the parameters that were not measured are unknown; try: "
                       "--from NAME with a similar cluster (see busbar list clusters)",
                       device);
+    report->selected_by = o->from ? NULL : is_name ? "EMU_CLUSTER of the files" : "the GPU";
+    TRY(bb_cluster_load(name, base));
+    count_domains(e, o->gpus_per_node > 0 ? o->gpus_per_node : base->gpus_per_node, o->gpus_per_node > 0);
+    snprintf(report->selected, sizeof(report->selected), "%s", base->name);
+    TRY(bb_find_better_start(base, bb_cluster_base(name) ? name : of_gpu, e, &report->better));
+    if (report->better.name && !o->from) {
+        name = report->better.name;
+        TRY(bb_cluster_load(name, base));
+    }
+    TRY(bb_profile_load("clusters", name, root));
+out:
+    return rc;
+}
+
+static int calibrate_files(const struct options *o, struct bb_measurements *e, int argc, char **argv)
+{
+    struct bb_calibration_report report = {.profile = o->output, .argc = argc, .argv = argv};
+    struct bb_calibration *calibration; /* allocated, because the struct is too large for the stack */
+    struct bb_cluster base;
+    json_t *root = NULL;
+    int rc;
+
     BB_NEW(calibration, 1);
-    TRY(bb_cluster_load(name, &base));
-    TRY(bb_profile_load("clusters", name, &root));
-    count_domains(e, o->gpus_per_node > 0 ? o->gpus_per_node : base.gpus_per_node, o->gpus_per_node > 0);
+    TRY(load_start(o, e, &report, &base, &root));
     bb_calibrate(calibration, &base, e);
     bb_cross_validate(calibration, report.left_out);
     report.calibration = calibration;
     report.base_root = root;
     TRY(save_profile(&report));
-    bb_calibration_warn(calibration);
+    bb_calibration_warn(&report);
     if (!o->quiet && !(o->json && strcmp(o->json, "-") == 0))
         bb_calibration_print(&report, stdout);
     if (o->json)

@@ -101,4 +101,22 @@ void bb_calibration_release(struct bb_calibration *c);
  */
 void bb_cross_validate(const struct bb_calibration *c, struct bb_stats left_out[BB_LEFT_OUT_KINDS]);
 
+/* A shipped profile that predicts the measurements between nodes better than the starting profile. */
+struct bb_better_start {
+    const char *name; /* NULL: none */
+    double percent,
+        percent_of_the_other; /* mean differences of predicted and measured times, of the starting profile too */
+};
+
+/*
+ * bb_find_better_start (better_start.c) - looks for a better starting profile among the shipped ones with the same nodes
+ * and other NICs or another transport: the fits change latencies and rates of NCCL's variants, but with the values of
+ * another transport the wrong variants are fitted.
+ *   base      the starting profile, before the fits
+ *   relative  name of a shipped profile of these nodes; NULL: none, nothing is found
+ *   Returns   0, or the code of an error after printing a message
+ */
+int bb_find_better_start(const struct bb_cluster *base, const char *relative, const struct bb_measurements *e,
+                         struct bb_better_start *better) BB_MUST_CHECK;
+
 #endif

@@ -274,12 +274,17 @@ json_t *bb_calibration_doubtful(const struct bb_calibration *c)
                         a.far[1] > a.far[0] ? bb_format_bytes((size_t)a.far[1], most) : "");
 }
 
-void bb_calibration_warn(const struct bb_calibration *c)
+void bb_calibration_warn(const struct bb_calibration_report *r)
 {
+    const struct bb_calibration *c = r->calibration;
     const struct accuracy a = accuracy_of(c, NULL);
     struct residual worst;
     char measured[BB_TIME_TEXT], fitted[BB_TIME_TEXT];
 
+    if (r->better.name && !r->selected_by)
+        bb_warn("the times between nodes differ by %.1f %% from %s, by %.1f %% from %s, which is the better starting "
+                "profile; try: --from %s",
+                r->better.percent_of_the_other, r->selected, r->better.percent, r->better.name, r->better.name);
     if (!a.doubtful)
         return;
     worst = residual_of(c, a.worst);
@@ -330,8 +335,12 @@ static void print_head(const struct bb_calibration_report *r, FILE *out)
         bb_table_sentence(out, file_fields, &e->files[f]);
         fputc('\n', out);
     }
-    fprintf(out, "# starting profile: %s%s%s\n", r->calibration->base->name, r->selected_by ? ", selected by " : "",
+    fprintf(out, "# starting profile: %s%s%s", r->calibration->base->name, r->selected_by ? ", selected by " : "",
             r->selected_by ? r->selected_by : "");
+    if (r->better.name && r->selected_by)
+        fprintf(out, " and the times between nodes, which differ from it by %.1f %% (from %s by %.1f %%)",
+                r->better.percent, r->selected, r->better.percent_of_the_other);
+    fputc('\n', out);
     if (e->files[0].emulated)
         bb_print_emulated_note(out, "", "");
 }
@@ -495,9 +504,10 @@ json_t *bb_calibration_json(const struct bb_calibration_report *r)
         return NULL;
     }
     root = json_pack(
-        "{s:s, s:s, s:o, s:s, s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "schema", "busbar.calibration/1",
-        "busbar", BUSBAR_VERSION, "command", command, "profile", r->profile, "from", c->base->name, "device",
-        first->device, "emulated", first->emulated, "files",
+        "{s:s, s:s, s:o, s:s, s:s, s:s?, s:s, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "schema",
+        "busbar.calibration/1", "busbar", BUSBAR_VERSION, "command", command, "profile", r->profile, "from",
+        c->base->name, "better_from", r->selected_by ? NULL : r->better.name, "device", first->device, "emulated",
+        first->emulated, "files",
         bb_table_list(file_fields, c->measurements->files, c->measurements->n_files, sizeof(*first)), "fits",
         bb_table_list(fit_fields, c->fits + first_fit(c), (size_t)(c->n_fits - first_fit(c)), sizeof(*c->fits)),
         "results", residuals_json(c), "parameters",

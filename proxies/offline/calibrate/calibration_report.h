@@ -13,8 +13,10 @@ struct bb_calibration_report {
     struct bb_stats left_out[BB_LEFT_OUT_KINDS]; /* of bb_cross_validate */
     const json_t *base_root;                     /* JSON of the starting profile */
     const char *profile;                         /* path of the new profile */
-    const char *selected_by; /* what selected the starting profile, "the GPU" for example; NULL: --from */
-    int argc;                /* argc, argv: the command line */
+    const char *selected_by;       /* what selected the starting profile, "the GPU" for example; NULL: --from */
+    struct bb_better_start better; /* than the selected profile: the starting profile if the GPU selected it */
+    char selected[192];            /* the selected profile */
+    int argc;                      /* argc, argv: the command line */
     char **argv;
 };
 
@@ -22,8 +24,9 @@ struct bb_calibration_report {
  * it does not hold; otherwise NULL. The caller owns the text. */
 json_t *bb_calibration_doubtful(const struct bb_calibration *c);
 
-/* bb_calibration_warn - warns of a fit that does not hold, with the measurement that differs most. */
-void bb_calibration_warn(const struct bb_calibration *c);
+/* bb_calibration_warn - warns of a starting profile that another one is better than, and of a fit that does not hold, with the
+ * measurement that differs most. */
+void bb_calibration_warn(const struct bb_calibration_report *r);
 void bb_calibration_print(const struct bb_calibration_report *r, FILE *out);
 json_t *bb_calibration_json(const struct bb_calibration_report *r); /* NULL if a text is not valid UTF-8 */
 

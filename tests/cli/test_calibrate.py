@@ -816,6 +816,41 @@ def predicted(busbar, tmp_path, coll, sizes, ranks=8, cluster="mine.json", *opti
     return {row["bytes"]: row["time_us"]["p50"] for row in rows}
 
 
+def test_measurements_of_another_network_find_its_profile(busbar, calibrate, tmp_path):
+    """RoCE (gcp-a3-ultra), whose ring LL128 has 0.68 of the NICs' rate, InfiniBand's 0.35. From InfiniBand, the fit reaches the rate of
+    LL128, a warning names the better start, and plan prints the variants that NCCL chose; without --from, the better start is taken."""
+    colls = ["all_reduce", "all_gather", "reduce_scatter"]
+    bench = busbar.json("bench", *colls, "-b", "4K", "-e", "256M", "-f", "4", "-c", "0", "-n", "2", "-w", "1", "--repeats", "2", ranks=16,
+                        env={"EMU_CLUSTER": "gcp-a3-ultra"}, tmp_path=tmp_path)
+    done, profile, summary = calibrate("result.json", "--from", "h200-sxm-ib")
+    warnings = re.findall("(?m)^busbar: warning: (.*)", done.stderr)
+    assert re.fullmatch("the times between nodes differ by [2-9][0-9.]+ % from h200-sxm-ib, by 0.0 % from gcp-a3-ultra, which is the better "
+                        "starting profile; try: --from gcp-a3-ultra", warnings[0]) and summary["better_from"] == "gcp-a3-ultra"
+    fit, = (fit for fit in summary["fits"] if fit["name"] == "ring LL128")
+    assert fit["worst_error_percent"] < 1 and not any("ring LL128" in warning for warning in warnings)
+    chosen = {(row["collective"], row["bytes"]): f"{row['algorithm']} {row['protocol']}" for row in bench["results"] if row["bytes"]}
+    plan = busbar.json("plan", *colls, "-b", "4K", "-e", "256M", "-f", "4", "--ranks", 16, "--cluster", tmp_path / "mine.json", tmp_path=tmp_path,
+                       emulated=False)["results"]
+    assert {(row["collective"], row["bytes"]): f"{row['algorithm']} {row['protocol']}" for row in plan if row["bytes"]} == chosen
+    assert {choice for curve in profile["measured"] for choice in curve["choice"]} - {""} == {name.lower().replace("ll", "LL").replace(
+        "simple", "Simple") for name in chosen.values()}
+    bench["results"] = [row for row in bench["results"] if row["collective"] == "all_reduce"]
+    (tmp_path / "one.json").write_text(json.dumps(bench))
+    _, profile, _ = calibrate("one.json", "--from", "h200-sxm-ib")  # LL128 twice as fast: not the links, which Simple was not measured on
+    assert profile["inter"]["gbps"] == 48.5
+    logs = []
+    for coll in colls[:2]:
+        us = {size: time for size, time in predicted(busbar, tmp_path, coll, [4096 << 2 * i for i in range(9)], 16, "gcp-a3-ultra").items()}
+        logs.append(tmp_path / f"{coll}.log")
+        logs[-1].write_text(calibration_accuracy.table({"coll": coll, "ranks": 16, "gpn": 8, "dtype": "float", "dev": "NVIDIA H200", "us": us}, us))
+    done, _, summary = calibrate(*logs)
+    assert (summary["from"], summary["better_from"], done.stderr) == ("gcp-a3-ultra", None, "")
+    assert re.search(r"(?m)^# starting profile: gcp-a3-ultra, selected by the GPU and the times between nodes, which differ from it by 0.\d % "
+                     r"\(from h200-sxm-ib by [2-9][0-9.]+ %\)$", done.stdout)
+    _, _, summary = calibrate(logs[0], "--from", "gcp-a3-ultra")
+    assert summary["better_from"] is None
+
+
 def test_no_profile_is_written_that_cannot_be_read(busbar, calibrate, tmp_path):
     """An operation of 60 ms fits no chunk latency that a profile may have; of six sizes, two of seconds are left out as outliers."""
     (tmp_path / "h.log").write_text(h100_log(rows=((1 << 20, 40), (1 << 22, 6e4))))

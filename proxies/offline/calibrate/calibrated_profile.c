@@ -152,19 +152,30 @@ static json_t *numbers(const double *values, int n, bool whole)
     return list;
 }
 
-/* The ratios of measured and predicted times by size (measured_curves.h). */
-static json_t *curves_of(const struct bb_cluster *c)
+/* The variants that NCCL chose for the sizes of a curve, "" at sizes between the measured ones. */
+static json_t *choices_of(const struct bb_calibration *c, const struct bb_measured_curve *curve)
 {
     json_t *list = json_array();
 
-    for (const struct bb_measured_curve *curve = c->measured; curve < c->measured + c->n_measured; curve++)
+    for (int i = 0; i < curve->n; i++)
+        json_array_append_new(list, json_string(curve->variant[i] > 0 ? c->variant_names[curve->variant[i] - 1] : ""));
+    return list;
+}
+
+/* The ratios of measured and predicted times by size (measured_curves.h). */
+static json_t *curves_of(const struct bb_calibration *c)
+{
+    json_t *list = json_array();
+
+    for (const struct bb_measured_curve *curve = c->cluster.measured;
+         curve < c->cluster.measured + c->cluster.n_measured; curve++)
         if (curve->n > 0)
-            json_array_append_new(list, json_pack("{s:s, s:i, s:i, s:I, s:I, s:o, s:o}", "collective",
-                                                  bb_colls[curve->kind].name, "ranks", curve->ranks, "nodes",
-                                                  curve->nodes, "min_bytes", (json_int_t)curve->min_bytes, "max_bytes",
-                                                  (json_int_t)curve->max_bytes, "bytes",
-                                                  numbers(curve->bytes, curve->n, true), "factor",
-                                                  numbers(curve->factor, curve->n, false)));
+            json_array_append_new(
+                list,
+                json_pack("{s:s, s:i, s:i, s:I, s:I, s:o, s:o, s:o}", "collective", bb_colls[curve->kind].name, "ranks",
+                          curve->ranks, "nodes", curve->nodes, "min_bytes", (json_int_t)curve->min_bytes, "max_bytes",
+                          (json_int_t)curve->max_bytes, "bytes", numbers(curve->bytes, curve->n, true), "factor",
+                          numbers(curve->factor, curve->n, false), "choice", choices_of(c, curve)));
     return list;
 }
 
@@ -224,6 +235,6 @@ json_t *bb_calibration_profile(const struct bb_calibration_report *r)
     set_left_out(r->left_out, root);
     json_object_del(root, "measured");
     if (r->calibration->cluster.n_measured > 0)
-        json_object_set_new(root, "measured", curves_of(&r->calibration->cluster));
+        json_object_set_new(root, "measured", curves_of(r->calibration));
     return root;
 }

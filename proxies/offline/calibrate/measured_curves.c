@@ -3,6 +3,7 @@
 
 #include "bootstrap/base/alloc.h"
 #include "proxies/offline/calibrate/measurements/row_time.h"
+#include "proxies/offline/calibrate/penalized_variants.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -12,7 +13,7 @@
 
 /* Ratios of one size, whose geometric mean is kept. */
 struct point {
-    int curve; /* in bb_cluster.measured */
+    int curve, variant; /* in bb_cluster.measured; index + 1 of NCCL's choice, 0: none */
     double bytes, log_factor;
 };
 
@@ -61,6 +62,7 @@ static size_t find_points(struct bb_calibration *c, struct bb_cluster *kept, str
             continue;
         points[n].curve = curve_of(kept, &row->call);
         points[n].log_factor = log(factor);
+        points[n].variant = bb_is_nccl_choice(row) ? bb_row_variant(c->base, row) + 1 : 0;
         n += points[n].curve < BB_MEASURED_CURVES;
     }
     return n;
@@ -98,6 +100,7 @@ static void drop_falling(const struct bb_cluster *fitted, struct bb_measured_cur
         at = at == all.n || length[i] >= length[at] ? i : at;
     }
     for (; at < all.n; at = next[at]) {
+        curve->variant[curve->n] = all.variant[at];
         curve->bytes[curve->n] = all.bytes[at];
         curve->factor[curve->n++] = all.factor[at];
     }
@@ -184,6 +187,7 @@ static void add_sizes(const struct bb_cluster *fitted, const struct bb_cluster *
     for (int i = 0; i < curve->n; i++) {
         const double end = i + 1 < curve->n ? curve->bytes[i + 1] : 2 * MAX_BYTES;
 
+        all.variant[all.n] = curve->variant[i];
         all.bytes[all.n] = curve->bytes[i];
         all.factor[all.n++] = curve->factor[i];
         for (double bytes = exp2(floor(log2(curve->bytes[i])) + 1);
@@ -217,6 +221,7 @@ void bb_keep_curves(struct bb_calibration *c)
             sum += points[i + same].log_factor;
         if (curve->n == BB_MEASURED_SIZES)
             continue;
+        curve->variant[curve->n] = points[i].variant;
         curve->bytes[curve->n] = points[i].bytes;
         curve->factor[curve->n++] = exp(sum / (double)same);
     }

@@ -249,6 +249,21 @@ out:
     return rc;
 }
 
+/* Reads the optional list of the variants that NCCL chose, "ring LL" for example; other texts are no variants. */
+static void read_choices(const json_t *list, const struct bb_cluster *c, struct bb_measured_curve *curve)
+{
+    for (int i = 0; i < curve->n; i++)
+        for (int v = 0; v < c->n_variants; v++) {
+            const char *text = json_string_value(json_array_get(list, (size_t)i));
+            char name[BB_ORIGIN_TEXT];
+
+            snprintf(name, sizeof(name), "%s %s", bb_nccl_algorithms[c->variants[v].algorithm],
+                     c->variants[v].protocol);
+            if (text && strcmp(text, name) == 0)
+                curve->variant[i] = v + 1;
+        }
+}
+
 static int read_curve(const json_t *row, const char *name_or_path, struct bb_measured_curve *curve)
 {
     static const struct bb_json_field curve_fields[] = {
@@ -259,6 +274,7 @@ static int read_curve(const json_t *row, const char *name_or_path, struct bb_mea
         BB_FIELD("collective", BB_JSON_ANY, 0),
         BB_FIELD("bytes", BB_JSON_ANY, 0),
         BB_FIELD("factor", BB_JSON_ANY, 0),
+        BB_FIELD("choice", BB_JSON_ANY, 0, .optional = true),
         {0}};
     const json_t *list;
     const char *name;
@@ -293,6 +309,8 @@ static int read_measured(const json_t *root, const char *name_or_path, struct bb
     TRY(bb_json_list_at(root, "measured", name_or_path, -BB_MEASURED_CURVES, &list, &c->n_measured));
     for (int i = 0; i < c->n_measured; i++)
         TRY(read_curve(json_array_get(list, (size_t)i), name_or_path, &c->measured[i]));
+    for (int i = 0; i < c->n_measured; i++)
+        read_choices(json_object_get(json_array_get(list, (size_t)i), "choice"), c, &c->measured[i]);
 out:
     return rc;
 }

@@ -100,7 +100,8 @@ struct bb_fabric {
 };
 
 /* Section "measured" of a calibrated profile: one collective on n ranks and nodes. bytes: [n] ascending; factor: [n]
- * measured time / time of the cost model. */
+ * measured time / time of the cost model; variant: [n] index + 1 of the variant that NCCL chose from this size on, 0: as the
+ * cost model. */
 #define BB_MIN_PART        1e-3 /* limits of factors in a profile */
 #define BB_MAX_PART        100
 #define BB_MEASURED_SIZES  40
@@ -110,6 +111,7 @@ struct bb_measured_curve {
     int ranks, nodes, n;
     double min_bytes, max_bytes; /* smallest and largest measured size */
     double bytes[BB_MEASURED_SIZES], factor[BB_MEASURED_SIZES];
+    int variant[BB_MEASURED_SIZES];
 };
 
 /* Section "left_out" of a calibrated profile: errors of sizes and of collectives that a calibration with the others

@@ -505,6 +505,21 @@ static void apply_measured(const struct bb_cluster *c, const struct bb_collectiv
         cost->uplink_ns[tier] *= factor;
 }
 
+/* Names the variant that NCCL chose for the next smaller measured size: with another fastest one, the cost model has its
+ * shape of the times, but not NCCL's choice. */
+static void name_choice(const struct bb_cluster *c, const struct bb_collective *call, double bytes,
+                        struct bb_cost *cost)
+{
+    const int found = bb_cluster_find_curve(c, call->kind, call->ranks, call->nodes);
+    const struct bb_measured_curve *curve = &c->measured[found];
+
+    if (found == c->n_measured || bytes > curve->max_bytes)
+        return;
+    for (int i = 0; i < curve->n && curve->bytes[i] <= bytes; i++)
+        if (curve->variant[i] > 0)
+            cost->variant = &c->variants[curve->variant[i] - 1];
+}
+
 /* A slow path between consecutive nodes lengthens the transfer. Among more than two nodes, an alltoall, gather or scatter
  * sends a small part of its bytes over each path. NCCL's choice of a variant does not depend on it. */
 static void apply_slow_path(const struct bb_collective *call, struct bb_cost *cost)
@@ -535,6 +550,7 @@ void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_coll
     if (call->ranks > 1)
         cost->latency_ns = fmax(cost->latency_ns, c->collective_min_us * 1e3 - cost->transfer_ns);
     apply_measured(c, call, bytes, cost);
+    name_choice(c, call, bytes, cost);
     apply_slow_path(call, cost);
 }
 

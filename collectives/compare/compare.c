@@ -44,6 +44,8 @@ enum bb_verdict bb_verdict_of(const struct bb_timing *a, const struct bb_timing 
         return BB_INCONCLUSIVE;
     if (has_intervals(a, b))
         return b->high_us < a->low_us ? BB_FASTER : b->low_us > a->high_us ? BB_SLOWER : BB_SAME;
+    if (a->time_us == 0 && b->time_us == 0)
+        return BB_SAME; /* predictions of 0 bytes */
     if (!isfinite(ratio) || ratio <= 0 || isnan(most))
         return BB_INCONCLUSIVE;
     return ratio > most ? BB_SLOWER : ratio < 1 / most ? BB_FASTER : BB_SAME;
@@ -255,8 +257,7 @@ struct comparison {
     const struct bb_result_file *a, *b;
     long *pair_a, *pair_b;
     size_t verdicts[BB_VERDICTS];
-    size_t inconclusive; /* inconclusive rows with at least 1 byte (a predicted time for 0 bytes may be 0) */
-    size_t two_clocks;   /* rows whose times are by two clocks */
+    size_t two_clocks; /* rows whose times are by two clocks */
     size_t only_a, only_b, pairs;
     json_t *
         not_compared; /* {"test", "a", "b"}: tests of health that ran on different numbers of nodes; not in only_a, only_b */
@@ -405,7 +406,6 @@ static void count_verdict(struct comparison *t, const struct bb_timing *a, const
 
     t->pairs++;
     t->verdicts[verdict]++;
-    t->inconclusive += verdict == BB_INCONCLUSIVE && a->bytes != 0;
     t->two_clocks += has_two_clocks(a, b);
     if (verdict != BB_WRONG_DATA && !has_two_clocks(a, b) && isfinite(ratio) && ratio > 0) {
         bb_ratios_add(&t->correct, a, ratio, NAN);
@@ -473,7 +473,7 @@ static enum outcome outcome_of(const struct comparison *t)
         [MIXED] = slower && t->verdicts[BB_FASTER] > 0,
         [SLOWER] = slower,
         [FAILED] = !isnan(t->threshold_percent) && is_below_threshold(t->b->root),
-        [INCONCLUSIVE] = t->inconclusive > 0,
+        [INCONCLUSIVE] = t->verdicts[BB_INCONCLUSIVE] > 0,
         [MISSING] = t->only_a > 0,
         [NOT_SLOWER] = true,
     };
@@ -583,7 +583,7 @@ static void add_check(struct comparison *t, const struct bb_timing *a, const str
                over = b && b->time_us > a->time_us * (1 + t->threshold_percent / 100);
     const enum bb_check_status statuses[BB_VERDICTS] = {
         [BB_SLOWER] = limited && over ? BB_CHECK_FAIL : BB_CHECK_WARN,
-        [BB_INCONCLUSIVE] = t->strict && a->bytes != 0 ? BB_CHECK_FAIL : BB_CHECK_UNKNOWN,
+        [BB_INCONCLUSIVE] = t->strict ? BB_CHECK_FAIL : BB_CHECK_UNKNOWN,
         [BB_WRONG_DATA] = limited || t->strict ? BB_CHECK_FAIL : BB_CHECK_WARN};
     const bool is_health = bb_result_file_is_health(t->a);
     const char *rate = strncmp(a->what, "GEMM", 4) == 0 ? "TFLOP/s" : "GB/s";
@@ -846,12 +846,12 @@ static void print_summary(const struct comparison *t, FILE *out)
               "bench "
               "--clock both, or --clock host\n",
               out);
-    else if (t->inconclusive && !isnan(t->threshold_percent))
+    else if (t->verdicts[BB_INCONCLUSIVE] && !isnan(t->threshold_percent))
         fprintf(
             out,
             "# inconclusive: the samples do not exclude a slowdown above %g %%; try: more samples (--repeats %lld)\n",
             t->threshold_percent, 4 * max_repeats(t));
-    else if (t->inconclusive)
+    else if (t->verdicts[BB_INCONCLUSIVE])
         fputs("# inconclusive: no time in A or in B, or steps without an interval (fewer than 6); try: --threshold\n",
               out);
     print_restrictions(t, out);
@@ -891,8 +891,8 @@ static int check_criteria(const struct comparison *t, bool strict)
         return bb_err(BB_EBELOW, "%s: %s: %s", option, t->b->path, reason);
     if (option)
         return bb_err(BB_EBELOW, "%s: %s (%zu common row%s, %zu inconclusive, %zu with wrong data, %zu only in A)",
-                      option, reason, t->pairs, t->pairs == 1 ? "" : "s", t->inconclusive, t->verdicts[BB_WRONG_DATA],
-                      t->only_a);
+                      option, reason, t->pairs, t->pairs == 1 ? "" : "s", t->verdicts[BB_INCONCLUSIVE],
+                      t->verdicts[BB_WRONG_DATA], t->only_a);
     return 0;
 }
 

@@ -326,6 +326,9 @@ def test_findings_of_a_plan():
     for us, text in ((13., "mostly exposed transfer (13 us); the largest part in group dp (5 us, 20 % of it). "), (9., "the largest part exposed transfer (9 us, 36 % of it); ")):
         assert f"exposed communication, {text}" in said("plan", proxy="p", predicted={
             **predicted, "breakdown": {**BREAKDOWN, "exposed_transfer_us": us}, "groups": [{"name": "dp", "exposed_us": 5.}]})
+    faults = {"matched": True, "deadlock_free": True, "safe_serialised": False, "faults": ["rank 0 waits"]}  # of a serialised execution
+    assert "invalid" not in said("plan", proxy="p", checks=faults)
+    assert "The step is invalid: rank 0 waits." in said("plan", proxy="p", checks={**faults, "deadlock_free": False})
     text = said("plan", proxy="p", best_layout={"layouts": LAYOUTS, "available_bytes": 8 << 30})
     assert "The best layout is tp 2, cp 4, pp 4, dp 16, interleaved 5, zero1: 100 us per step" in text
     assert "(--slow, --delay): node7:0.5. They cost 20 us of the step." in said(

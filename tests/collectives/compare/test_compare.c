@@ -203,6 +203,8 @@ static void verdicts_change_at_their_limits(void **state)
     assert_int_equal(bb_verdict_of(&a, &b, 10), BB_SAME);
     b.time_us = 0;
     assert_int_equal(bb_verdict_of(&a, &b, 10), BB_INCONCLUSIVE);
+    a = b = timed(NAN, 0, NAN); /* predictions of 0 bytes */
+    assert_int_equal(bb_verdict_of(&a, &b, 10), BB_SAME);
     /* exact times, as measured on emulated GPUs */
     a = timed(5, 5, 5), b = timed(5.001, 5.001, 5.001);
     assert_int_equal(bb_verdict_of(&a, &b, NAN), BB_SLOWER);

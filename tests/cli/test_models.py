@@ -416,8 +416,10 @@ def test_best_order_table_marks_one_order(busbar):
     ({"num_attention_heads": None, "intermediate_size": None},
      "not in the file, so the defaults of model_type llama are used: num_attention_heads 32, intermediate_size 11008"),
     ({"model_type": "foobar", "architectures": ["LlamaForCausalLM"]}, "unknown model_type 'foobar', so architectures 'LlamaForCausalLM' is used"),
+    ({"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}},
+     "'quantization_config' (bitsandbytes) is not used: all weights have the data type of --dtype"),
     ({}, None)])
-def test_warns_once_of_missing_dimensions_and_unknown_types(busbar, tmp_path, config, warning):
+def test_warns_once_of_missing_dimensions_unknown_types_and_quantized_weights(busbar, tmp_path, config, warning):
     """The defaults are those of transformers' LlamaConfig, the dimensions of LLaMA 7B. The assumed recomputation reads the file again."""
     complete = {"model_type": "llama", "hidden_size": 2048, "num_hidden_layers": 22, "num_attention_heads": 32, "vocab_size": 32000,
                 "intermediate_size": 5632}

@@ -43,6 +43,11 @@ static void load_links(void)
         if (*word && (n_slow == MOST || !parse_link(word, &slow_links[n_slow++])))
             emu_die("EMU_SLOW_LINKS: '%s' is not valid, expected pcieR:PART, nvlinkR:PART or nvlinkR-S:PART", word);
     free(copy);
+    for (int i = 0; i < n_slow; i++)
+        if (slow_links[i].pcie && emu.machine.pcie_gbps <= 0)
+            emu_die("EMU_SLOW_LINKS: pcie%d has no effect, the emulated cluster has no 'pcie_gbps'; try: "
+                    "EMU_CLUSTER=h200-sxm-ib",
+                    slow_links[i].rank);
 }
 
 static double slowed(double gbps, bool pcie, int rank, int other)

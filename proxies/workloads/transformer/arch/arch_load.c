@@ -214,6 +214,17 @@ static void warn_about_defaults(const json_t *config, const char *where, const s
         bb_warn("%s: not in the file, so the defaults of model_type %s are used: %s", where, type->name, text + 2);
 }
 
+/* Warns that the quantized weights of a file, for example those of QLoRA, are not modelled. */
+static void warn_about_quantization(const json_t *config, const char *where)
+{
+    const json_t *quantization = value_of(config, "quantization_config");
+    const char *method = quantization ? text_at(quantization, "quant_method") : NULL;
+
+    if (quantization)
+        bb_warn("%s: 'quantization_config' (%.40s) is not used: all weights have the data type of --dtype", where,
+                method ? method : "no quant_method");
+}
+
 static int read_number(const json_t *config, const struct bb_arch_number *f, const char *where, struct bb_arch *arch)
 {
     const char *key = f->keys[0]; /* the first of the alternative names with a value, else the first name */
@@ -671,6 +682,7 @@ static int read_config(const json_t *config, const char *where, struct bb_arch *
     snprintf(arch->type, sizeof(arch->type), "%s", type->name);
     TRY(read_fields(text, where, type, arch));
     warn_about_defaults(text, where, type, text == part);
+    warn_about_quantization(config, where);
     tie.value = arch->tied;
     if (!value_of(text, tie.key))
         TRY(read_flag(config, &tie, where, arch));

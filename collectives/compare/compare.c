@@ -238,13 +238,14 @@ static json_t *row_json(const struct row *row)
     return object;
 }
 
-static json_t *side_json(const struct bb_timing *t)
+static json_t *side_json(const struct bb_timing *t, bool is_health)
 {
     json_t *interval = isnan(t->low_us) ? json_null() : json_pack("[f, f]", t->low_us, t->high_us);
     bool channels = t->algorithm && t->channels >= 0;
 
-    return json_pack("{s:o, s:s?, s:o, s:o, s:s?, s:s?, s:o}", "p50_us", bb_json_real(t->time_us), "clock",
-                     bb_clock_names[t->clock], "ci95_us", interval, "wrong",
+    return json_pack("{s:o, s:o, s:o, s:s?, s:o, s:o, s:s?, s:s?, s:o}", "p50_us",
+                     bb_json_real(is_health ? NAN : t->time_us), "busbw_gbps", bb_json_real(t->busbw_gbps), "tflops",
+                     bb_json_real(t->tflops), "clock", bb_clock_names[t->clock], "ci95_us", interval, "wrong",
                      t->wrong >= 0 ? json_integer(t->wrong) : json_null(), "algorithm", t->algorithm, "protocol",
                      t->protocol, "channels", channels ? json_integer(t->channels) : json_null());
 }
@@ -434,32 +435,27 @@ enum outcome {
     OUTCOMES
 };
 
-/* The outcomes that cause exit status 5 with --strict, and with --threshold. For the outcome SLOWER, only the rows above
- * the threshold determine the exit status. */
+/* The outcomes that cause exit status 5 with --strict, and with --threshold; the status of their check, if they do not. For the
+ * outcome SLOWER, only the rows above the threshold determine the exit status. */
 static const struct {
     const char *name;
     bool fails_strict, fails_threshold;
+    enum bb_check_status status;
 } outcomes[OUTCOMES] = {
-    [INCOMPLETE] = {"run incomplete", true, true},
-    [OTHER_MODEL] = {"different model", true, true},
-    [MISFIT] = {"does not fit", true, false},
-    [NO_ROW] = {"no common row", true, true},
-    [WRONG] = {"wrong data", true, true},
-    [MIXED] = {"mixed", false, false},
-    [SLOWER] = {"slower", false, false},
-    [FAILED] = {"run failed", true, true},
-    [INCONCLUSIVE] = {"inconclusive", true, false},
-    [MISSING] = {"rows missing in B", true, false},
-    [NOT_SLOWER] = {"not slower", false, false},
+    [INCOMPLETE] = {"run incomplete", true, true, BB_CHECK_UNKNOWN},
+    [OTHER_MODEL] = {"different model", true, true, BB_CHECK_UNKNOWN},
+    [MISFIT] = {"does not fit", true, false, BB_CHECK_WARN},
+    [NO_ROW] = {"no common row", true, true, BB_CHECK_UNKNOWN},
+    [WRONG] = {"wrong data", true, true, BB_CHECK_WARN},
+    [MIXED] = {"mixed", false, false, BB_CHECK_WARN},
+    [SLOWER] = {"slower", false, false, BB_CHECK_WARN},
+    [FAILED] = {"run failed", true, true, BB_CHECK_FAIL},
+    [INCONCLUSIVE] = {"inconclusive", true, false, BB_CHECK_UNKNOWN},
+    [MISSING] = {"rows missing in B", true, false, BB_CHECK_OK},
+    [NOT_SLOWER] = {"not slower", false, false, BB_CHECK_OK},
 };
 
-/* Returns whether a run ended in order, but with a part that fails, or below a limit of its own. */
-static bool is_below_threshold(const json_t *root)
-{
-    const char *status = json_string_value(json_object_get(root, "status"));
-
-    return status && strcmp(status, "below threshold") == 0;
-}
+#define BELOW ", status 'below threshold'"
 
 static enum outcome outcome_of(const struct comparison *t)
 {
@@ -472,7 +468,7 @@ static enum outcome outcome_of(const struct comparison *t)
         [WRONG] = t->verdicts[BB_WRONG_DATA] > 0,
         [MIXED] = slower && t->verdicts[BB_FASTER] > 0,
         [SLOWER] = slower,
-        [FAILED] = !isnan(t->threshold_percent) && is_below_threshold(t->b->root),
+        [FAILED] = !isnan(t->threshold_percent) && bb_is_below_threshold(t->b->root),
         [INCONCLUSIVE] = t->verdicts[BB_INCONCLUSIVE] > 0,
         [MISSING] = t->only_a > 0,
         [NOT_SLOWER] = true,
@@ -511,8 +507,8 @@ static const char *rejected_by(const struct comparison *t, bool strict, char rea
     snprintf(reason, BB_REJECTED_TEXT, "%s%s", outcomes[outcome].name,
              outcome == INCOMPLETE && bb_incomplete_status(t->a->root) ? " (of the first file)" : "");
     if (outcome == FAILED)
-        snprintf(reason, BB_REJECTED_TEXT, "%s, status 'below threshold'%s%.240s", outcomes[outcome].name,
-                 why ? ": " : "", why ? why : "");
+        snprintf(reason, BB_REJECTED_TEXT, "%s" BELOW "%s%.240s", outcomes[outcome].name, why ? ": " : "",
+                 why ? why : "");
     if (!isnan(t->threshold_percent) && outcomes[outcome].fails_threshold)
         return "--threshold";
     if (strict && (outcomes[outcome].fails_strict || *job_text(t, reason)))
@@ -575,6 +571,12 @@ static void judge_rows(struct comparison *t)
     free(severity);
 }
 
+/* Rows of health are rates, so that A/B is the ratio of times. */
+static const char *ratio_name(const struct comparison *t)
+{
+    return bb_result_file_is_health(t->a) ? "A/B" : "B/A";
+}
+
 /* Adds a check of a row of A. b: NULL: B lacks the row. text: its verdict. */
 static void add_check(struct comparison *t, const struct bb_timing *a, const struct bb_timing *b,
                       enum bb_verdict verdict, const char *text)
@@ -586,21 +588,27 @@ static void add_check(struct comparison *t, const struct bb_timing *a, const str
         [BB_INCONCLUSIVE] = t->strict ? BB_CHECK_FAIL : BB_CHECK_UNKNOWN,
         [BB_WRONG_DATA] = limited || t->strict ? BB_CHECK_FAIL : BB_CHECK_WARN};
     const bool is_health = bb_result_file_is_health(t->a);
-    const char *rate = strncmp(a->what, "GEMM", 4) == 0 ? "TFLOP/s" : "GB/s";
-    char size[BB_TIMING_SIZE], name[256], reason[VERDICT + 32];
+    const char *unit = !is_health ? "us" : isnan(a->tflops) ? "GB/s" : "TFLOP/s";
+    const double measured = !b          ? NAN
+                            : is_health ? 1e6 / b->time_us
+                                        : b->time_us,
+                 expected = is_health ? 1e6 / a->time_us : a->time_us;
+    char size[BB_TIMING_SIZE], name[256], reason[256], limit[48] = "";
 
     snprintf(name, sizeof name, "%s%s %s %s %s %s", a->what, bb_timing_size(a, size), a->dtype ? a->dtype : "-",
              a->op ? a->op : "-", a->placement ? a->placement : "-", a->mode ? a->mode : "-");
     if (is_health)
         snprintf(name, sizeof name, "%s", a->what);
-    snprintf(reason, sizeof reason, b ? "%s (B/A %.3f)" : "%s", text, b ? b->time_us / a->time_us : NAN);
+    if (limited)
+        snprintf(limit, sizeof limit, ", required at most %.4g", 1 + t->threshold_percent / 100);
+    snprintf(reason, sizeof reason,
+             isfinite(measured) && isfinite(expected) ? "%s (%s %.3f%s: A %.4g %s, B %.4g %s)" : "%s", text,
+             ratio_name(t), b ? b->time_us / a->time_us : NAN, limit, expected, unit, measured, unit);
     bb_checks_add(t->checks, &(struct bb_check){.check = name,
                                                 .status = statuses[verdict],
-                                                .measured = !b          ? NAN
-                                                            : is_health ? 1e6 / b->time_us
-                                                                        : b->time_us,
-                                                .expected = is_health ? 1e6 / a->time_us : a->time_us,
-                                                .unit = is_health ? rate : "us",
+                                                .measured = measured,
+                                                .expected = expected,
+                                                .unit = unit,
                                                 .reason = reason});
 }
 
@@ -668,8 +676,8 @@ static int put_common(struct comparison *t, struct bb_results *results)
         add_check(t, a, b, verdict, text);
         if (!results)
             continue;
-        row.a = side_json(a);
-        row.b = side_json(b);
+        row.a = side_json(a, bb_result_file_is_health(t->a));
+        row.b = side_json(b, bb_result_file_is_health(t->a));
         row.ratio = bb_json_real(row.times);
         row.verdict = json_string(bb_verdict_names[verdict]);
         row.judged_by = json_pack("s?", judged_by(a, b, verdict));
@@ -764,29 +772,23 @@ static void print_restrictions(const struct comparison *t, FILE *out)
     free(b);
 }
 
-/* Rows of health are rates, so that A/B is the ratio of times. */
-static const char *ratio_name(const struct comparison *t)
-{
-    return bb_result_file_is_health(t->a) ? "A/B" : "B/A";
-}
-
 /* Prints the last line, which states how many rows the verdict is about: "mixed (4 faster, 3 slower of 20 rows)". */
 static void print_verdict(const struct comparison *t, FILE *out)
 {
     const enum outcome outcome = outcome_of(t);
     char worst[BB_WORST_TEXT], culprit[BB_CULPRIT_TEXT], job[JOB];
 
-    fprintf(out, "# verdict: %s", outcomes[outcome].name);
+    fprintf(out, "# verdict: %s%s", outcomes[outcome].name, outcome == FAILED ? BELOW : "");
     if (!isnan(t->threshold_percent) && (outcome == SLOWER || outcome == NOT_SLOWER))
         fprintf(out, " by more than %g %%", t->threshold_percent);
     if (t->pairs > 0 && outcome >= WRONG) {
         fprintf(out, " (%zu faster, %zu slower of %zu row%s", t->verdicts[BB_FASTER], t->verdicts[BB_SLOWER], t->pairs,
                 t->pairs == 1 ? "" : "s");
-        if (t->slower.over > 0 && t->slower.over < t->slower.n)
+        if (t->slower.over < t->slower.n && (t->slower.over > 0 || outcome == FAILED))
             fprintf(out, ", %zu by more than %g %%", t->slower.over, t->threshold_percent);
         if (t->slower.worst) {
             worst_text(&t->slower, worst);
-            fprintf(out, "; slowest %s%s", worst, culprit_text(t, culprit));
+            fprintf(out, "; slowest %s time%s", worst, culprit_text(t, culprit));
         } else if (t->verdicts[BB_FASTER] > 0) {
             fprintf(out, "; mean %s %.3f", ratio_name(t), bb_ratios_mean(&t->correct));
         }
@@ -884,7 +886,7 @@ static int check_criteria(const struct comparison *t, bool strict)
         worst_text(slower, worst);
         if (t->verdicts[BB_WRONG_DATA] > 0)
             snprintf(wrong, sizeof(wrong), "%zu with wrong data, ", t->verdicts[BB_WRONG_DATA]);
-        return bb_err(BB_EBELOW, "%s%zu row%s slower by more than %g %%, worst: %s%s", wrong, slower->over,
+        return bb_err(BB_EBELOW, "%s%zu row%s slower by more than %g %%, worst: %s time%s", wrong, slower->over,
                       slower->over == 1 ? "" : "s", t->threshold_percent, worst, culprit_text(t, culprit));
     }
     if (option && outcome_of(t) == FAILED)
@@ -1014,6 +1016,23 @@ static void release_comparison(struct comparison *t)
     free(t->pair_b);
 }
 
+/* Returns the mean bus bandwidth of the matched rows of B; NaN: none has one, or they are of the tests of health. */
+static double mean_busbw(const struct comparison *t)
+{
+    double sum = 0;
+    size_t n = 0;
+
+    for (size_t i = 0; i < t->a->n && !bb_result_file_is_health(t->b); i++) {
+        const struct bb_timing *b = match_of(t, i);
+
+        if (b && !isnan(b->busbw_gbps)) {
+            sum += b->busbw_gbps;
+            n++;
+        }
+    }
+    return n > 0 ? sum / (double)n : NAN;
+}
+
 struct bb_compared bb_compare_count(const struct bb_result_file *a, const struct bb_result_file *b,
                                     const struct bb_regression_threshold *threshold)
 {
@@ -1030,7 +1049,9 @@ struct bb_compared bb_compare_count(const struct bb_result_file *a, const struct
                                  .slower = (long)t.verdicts[BB_SLOWER],
                                  .ratio = bb_ratios_mean(&t.correct),
                                  .worst_ratio = t.correct.worst ? t.correct.worst_ratio : NAN,
+                                 .busbw_gbps = mean_busbw(&t),
                                  .verdict = outcomes[outcome].name,
+                                 .status = outcomes[outcome].status,
                                  .order = (int)(outcome == MIXED ? SLOWER : outcome), /* their largest ratio decides */
                                  .over = t.slower.over};
     found.rejected_by = rejected_by(&t, threshold->strict, found.reason);
@@ -1042,8 +1063,10 @@ struct bb_compared bb_compare_count(const struct bb_result_file *a, const struct
     }
     for (int v = 0; v < BB_VERDICTS && t.pairs == 1 && outcome >= SLOWER && outcome != FAILED && outcome != MISSING;
          v++)
-        if (t.verdicts[v] > 0)
+        if (t.verdicts[v] > 0) {
             found.verdict = bb_verdict_names[v];
+            found.status = v == BB_SLOWER ? BB_CHECK_WARN : found.status; /* also within the threshold */
+        }
     release_comparison(&t);
     return found;
 }

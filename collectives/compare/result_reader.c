@@ -81,6 +81,14 @@ static int take_time(const json_t *value, const char *name, double *time_us, con
     return 0;
 }
 
+/* Returns a rate, which is only shown: NaN if it is missing or no number ("N/A" of nccl-tests). */
+static double rate_of(const json_t *row, const char *name, const struct place *at)
+{
+    double rate;
+
+    return number_of(json_object_get(row, name), &rate, at) && rate >= 0 ? rate : NAN;
+}
+
 static int take_integer(const json_t *row, const char *name, long long *integer, const struct place *at)
 {
     *integer = -1;
@@ -239,6 +247,8 @@ static int bench_row(json_t *row, const json_t *devices, struct bb_timing *t, co
     TRY(take_integer(row, "channels", &t->channels, at));
     TRY(take_stats(json_object_get(row, time), time, t, at));
     TRY(take_time(json_object_get(json_object_get(row, "wall_us"), "p50"), "wall_us", &t->wall_us, at));
+    t->busbw_gbps = rate_of(row, "busbw_gbps", at);
+    t->tflops = NAN;
 out:
     return rc;
 }
@@ -307,7 +317,7 @@ static int health_row(json_t *row, const json_t *hosts, const json_t *verdicts, 
                       struct bb_timing *t, const struct place *at)
 {
     const json_t *partner = json_object_get(row, "partner");
-    const char *stage, *test, *host, *other = NULL;
+    const char *stage, *test, *host, *unit, *other = NULL;
     const long long gpu = number_in(row, "gpu");
     double value;
     int rc;
@@ -315,6 +325,7 @@ static int health_row(json_t *row, const json_t *hosts, const json_t *verdicts, 
     TRY(take_text(row, "stage", true, &stage, at));
     TRY(take_text(row, "test", true, &test, at));
     TRY(take_text(row, "host", true, &host, at));
+    TRY(take_text(row, "unit", false, &unit, at));
     if (!number_of(json_object_get(row, "value"), &value, at) || !(value > 0))
         return reject_field(at, "value", "a number > 0");
     if (json_is_integer(partner))
@@ -334,7 +345,9 @@ static int health_row(json_t *row, const json_t *hosts, const json_t *verdicts, 
                             .slowdown = NAN,
                             .time_us = 1e6 / value,
                             .low_us = NAN,
-                            .high_us = NAN};
+                            .high_us = NAN,
+                            .busbw_gbps = unit && strcmp(unit, "GB/s") == 0 ? value : NAN,
+                            .tflops = unit && strcmp(unit, "TFLOP/s") == 0 ? value : NAN};
 out:
     return rc;
 }
@@ -400,7 +413,9 @@ static int add_step(struct bb_result_file *t, const struct place *at)
                                          .same_node = -1,
                                          .slowdown = NAN,
                                          .low_us = NAN,
-                                         .high_us = NAN};
+                                         .high_us = NAN,
+                                         .busbw_gbps = NAN,
+                                         .tflops = NAN};
     return take_text(t->root, "proxy", true, &t->rows->what, at);
 }
 
@@ -509,6 +524,7 @@ static int read_nccl_tests_times(const json_t *row, bool in_place, struct bb_tim
     t->low_us = t->high_us = NAN;
     t->wall_us = NAN;
     t->clock = BB_CLOCK_GPU; /* of single iterations */
+    t->busbw_gbps = rate_of(times, "bus_bw", at);
     if (json_array_size(samples) > 0)
         return take_samples(samples, t, at);
     t->clock = BB_CLOCK_HOST;
@@ -521,8 +537,13 @@ out:
 
 static int read_nccl_tests_row(struct bb_result_file *t, const json_t *row, const struct place *at)
 {
-    struct bb_timing common = {
-        .what = t->program, .group = -1, .cycle = -1, .ranks = {-1, -1}, .same_node = -1, .slowdown = NAN};
+    struct bb_timing common = {.what = t->program,
+                               .group = -1,
+                               .cycle = -1,
+                               .ranks = {-1, -1},
+                               .same_node = -1,
+                               .slowdown = NAN,
+                               .tflops = NAN};
     int rc;
 
     common.mode = nccl_tests_mode(json_object_get(t->root, "config"));
@@ -689,12 +710,19 @@ static int first_character(FILE *file, int *lines)
 const char *bb_incomplete_status(const json_t *root)
 {
     const char *status = json_string_value(json_object_get(root, "status"));
-    static const char *const whole[] = {"ok", "below threshold", "does not fit"};
+    static const char *const whole[] = {"ok", "does not fit"};
 
     for (size_t i = 0; status && i < sizeof(whole) / sizeof(whole[0]); i++)
         if (strcmp(status, whole[i]) == 0)
             return NULL;
-    return status;
+    return bb_is_below_threshold(root) ? NULL : status;
+}
+
+bool bb_is_below_threshold(const json_t *root)
+{
+    const char *status = json_string_value(json_object_get(root, "status"));
+
+    return status && strcmp(status, "below threshold") == 0;
 }
 
 void bb_warn_if_incomplete(const char *path, const json_t *root, bool reference)
@@ -704,7 +732,7 @@ void bb_warn_if_incomplete(const char *path, const json_t *root, bool reference)
 
     if (bb_incomplete_status(root))
         bb_warn("%s: the run ended with status '%.40s'; rows may be missing", path, status);
-    else if (reference && status && strcmp(status, "below threshold") == 0)
+    else if (reference && bb_is_below_threshold(root))
         bb_warn("%s: the run ended with status 'below threshold', so it is a doubtful reference%s%.240s", path,
                 reason ? ": " : "", reason ? reason : "");
 }
@@ -834,6 +862,7 @@ void bb_result_files_align_clocks(struct bb_result_file *files, int n)
 
             if (row->clock != BB_CLOCK_GPU || !(row->wall_us > 0))
                 continue;
+            row->busbw_gbps *= row->time_us / row->wall_us;
             row->time_us = row->wall_us;
             row->low_us = row->high_us = NAN; /* one sample, except in mode sync */
             row->clock = BB_CLOCK_HOST;

@@ -49,6 +49,8 @@ struct bb_timing {
     double low_us, high_us; /* 95 % confidence interval of the median, in us; NaN: none */
     enum bb_clock clock;    /* that measured time_us */
     double wall_us;         /* bench: time of the same operations by the host clock; NaN: none */
+    double busbw_gbps;      /* bus bandwidth; health: the value of a test in GB/s; NaN: none */
+    double tflops;          /* health: the value of a test in TFLOP/s; NaN: none */
 };
 
 struct bb_result_file {
@@ -65,9 +67,11 @@ struct bb_result_file {
 /* bb_incomplete_status - return the status of an incomplete run, or NULL if the run is complete. A run that ended with
  * "below threshold" is complete, and so are a plan that "does not fit" and a file without a status, for example from
  * nccl-tests. root: the parsed file.
+ * bb_is_below_threshold - return whether a run ended in order, but with a part that fails, or below a limit of its own.
  * bb_warn_if_incomplete - print a warning that names the status. reference: other runs are judged by this run, so also warn if
  * it missed a threshold. */
 const char *bb_incomplete_status(const json_t *root);
+bool bb_is_below_threshold(const json_t *root);
 void bb_warn_if_incomplete(const char *path, const json_t *root, bool reference);
 
 /* bb_result_slow_text - describe an element of `causes` (bench p2p) or `slow_gpus` (bench compute) of a result file: "rank

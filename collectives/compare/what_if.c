@@ -66,6 +66,7 @@ static const struct bb_field step_fields[] = {
 };
 static const struct bb_field row_fields[] = {
     {"rows", "rows", "", 5, 0, SHOWS(compared.rows)},
+    {"busbw_gbps", "busbw", "(GB/s)", 7, 2, SHOWS(compared.busbw_gbps)},
     {"ratio", "ratio", "(mean)", 7, 3, SHOWS(compared.ratio)},
     {"worst_ratio", "ratio", "(worst)", 7, 3, SHOWS(compared.worst_ratio)},
     {"faster", "faster", "", 6, 0, SHOWS(compared.faster)},
@@ -253,6 +254,7 @@ static void doubt_line(struct table *t, int i, const struct bb_regression_thresh
         return;
     t->lines[i].within_error = true;
     c->verdict = bb_verdict_names[BB_INCONCLUSIVE];
+    c->status = BB_CHECK_UNKNOWN;
     c->rejected_by = threshold->strict ? "--strict" : NULL;
     snprintf(c->reason, sizeof(c->reason), "%s", c->verdict);
 }
@@ -442,6 +444,7 @@ static void print_verdict(const struct table *t, FILE *out)
     const struct bb_compared *c;
     long rows = t->lines[1].compared.rows;
     char measure[MEASURE];
+    const char *text;
     int worst = 1;
 
     for (int i = 2; i < t->n; i++) {
@@ -460,8 +463,9 @@ static void print_verdict(const struct table *t, FILE *out)
         return;
     }
     c = &t->lines[worst].compared;
-    fprintf(out, "# %sverdict: %s", t->n > 2 ? "worst " : "", c->verdict);
-    if (!isnan(t->threshold_percent) && (strcmp(c->verdict, "slower") == 0 || strcmp(c->verdict, "not slower") == 0))
+    text = bb_begins_with(c->reason, c->verdict) ? c->reason : c->verdict; /* without the error line of the run */
+    fprintf(out, "# %sverdict: %.*s", t->n > 2 ? "worst " : "", (int)strcspn(text, ":"), text);
+    if (strcmp(c->verdict, c->over > 0 ? "slower" : "not slower") == 0 && !isnan(t->threshold_percent))
         fprintf(out, " by more than %g %%", t->threshold_percent);
     fprintf(out, " (%s", t->files[worst].path);
     if (c->rows > 1)
@@ -469,8 +473,10 @@ static void print_verdict(const struct table *t, FILE *out)
     else
         fprintf(out, ":");
     fprintf(out, " %s", *c->worst ? c->worst : "-");
-    if (*c->worst && (t->work || t->per_gpu))
+    if (*c->worst)
         fprintf(out, " %s", measure_of(t, measure));
+    if (c->slower > 0 && c->over == 0 && !isnan(t->threshold_percent))
+        fputs(", within --threshold", out);
     fputs(")\n", out);
 }
 
@@ -566,6 +572,8 @@ static void print_notes(const struct table *t, FILE *out)
         if (has_launch_waits(t))
             fputs("; launches: part of compute in which kernels wait for the host to launch them", out);
     }
+    if (!t->steps && !isnan(t->lines[0].compared.busbw_gbps))
+        fputs("; busbw: mean of the rows", out);
     fputc('\n', out);
     if (best > 0)
         fprintf(out, "# %s: %s, %.3f x the %s of %s\n", t->per_gpu ? "most efficient" : "fastest", t->files[best].path,
@@ -594,27 +602,18 @@ static void print_notes(const struct table *t, FILE *out)
 
 /* ---- the comparison ---- */
 
-static enum bb_check_status status_of(const struct bb_compared *c)
+/* Writes the reason of a check, with the measured and the required ratio of the slowest row. */
+static const char *reason_of(const struct table *t, const struct bb_compared *c, char text[BB_REJECTED_TEXT])
 {
-    static const struct {
-        const char *verdict;
-        enum bb_check_status status;
-    } rows[] = {
-        {"slower", BB_CHECK_WARN},
-        {"less efficient", BB_CHECK_WARN},
-        {"mixed", BB_CHECK_WARN},
-        {"does not fit", BB_CHECK_WARN},
-        {"wrong data", BB_CHECK_WARN},
-        {"inconclusive", BB_CHECK_UNKNOWN},
-        {"run incomplete", BB_CHECK_UNKNOWN},
-        {"different model", BB_CHECK_UNKNOWN},
-        {"no common row", BB_CHECK_UNKNOWN},
-    };
+    char measure[MEASURE], limit[48] = "";
 
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]) && c->verdict; i++)
-        if (strcmp(c->verdict, rows[i].verdict) == 0)
-            return rows[i].status;
-    return BB_CHECK_OK;
+    if (c->rejected_by && c->over == 0)
+        return c->reason;
+    if (c->over > 0)
+        snprintf(limit, sizeof limit, ", required at most %+g %%", t->threshold_percent);
+    snprintf(text, BB_REJECTED_TEXT, *c->worst && c->slower > 0 ? "%s: %s %s%s" : "%s", c->verdict, c->worst,
+             measure_of(t, measure), limit);
+    return text;
 }
 
 /* Returns a check for each file but the first. */
@@ -625,13 +624,14 @@ static json_t *checks_json(const struct table *t)
     for (int i = 1; i < t->n; i++) {
         const struct bb_compared *c = &t->lines[i].compared;
         const bool fails = c->over > 0 || c->rejected_by;
+        char reason[BB_REJECTED_TEXT];
 
         bb_checks_add(list, &(struct bb_check){.check = t->files[i].path,
-                                               .status = fails ? BB_CHECK_FAIL : status_of(c),
+                                               .status = fails ? BB_CHECK_FAIL : c->status,
                                                .measured = c->ratio,
                                                .expected = 1,
                                                .unit = "ratio",
-                                               .reason = c->rejected_by ? c->reason : c->verdict});
+                                               .reason = reason_of(t, c, reason)});
     }
     return list;
 }

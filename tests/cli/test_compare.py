@@ -67,7 +67,7 @@ def test_equal_systems_rarely_differ_and_a_regression_is_found(compare):
     assert same.count("# verdict: not slower (0 faster, 0 slower of 100 rows)") >= 19, same
     for r in seeds:
         last = compare(sampled(r, [100] * 20), sampled(r, [105] + [100] * 19)).stdout.splitlines()[-1]
-        assert re.match(r"# verdict: slower \(0 faster, 1 slower of 20 rows; slowest all_reduce 8 B: \+[3-7]\.\d %\)", last), last
+        assert re.match(r"# verdict: slower \(0 faster, 1 slower of 20 rows; slowest all_reduce 8 B: \+[3-7]\.\d % time\)", last), last
 
 
 def test_faster_rows_are_shown_and_in_the_verdict(compare):
@@ -79,7 +79,7 @@ def test_faster_rows_are_shown_and_in_the_verdict(compare):
 
 def test_last_line_of_a_mixed_result(busbar, compare, tmp_path):
     a, b = bench(*(row(8 << i, 100, 1) for i in range(20))), bench(*(row(8 << i, 90 if i < 4 else 110 + i if i < 7 else 100, 1) for i in range(20)))
-    last = "mixed (4 faster, 3 slower of 20 rows; slowest all_reduce 512 B: +16.0 %)"
+    last = "mixed (4 faster, 3 slower of 20 rows; slowest all_reduce 512 B: +16.0 % time)"
     assert compare(a, b).stdout.splitlines()[-1] == f"# verdict: {last}"
     assert compare(a, b, "--threshold", "20%").stdout.splitlines()[-1] == (
         f"# verdict: not slower by more than 20 % ({last.partition('(')[2]}")
@@ -161,7 +161,7 @@ def test_strict_fails_incomplete_comparisons(compare, a, b, verdict, strict):
     done = compare(a, b, "--threshold", "200")
     fails = verdict in ("run incomplete", "no common row", "wrong data")
     if b["status"] == "below threshold":
-        assert done.returncode == 5 and done.stdout.splitlines()[-1].startswith("# verdict: run failed (")
+        assert done.returncode == 5 and done.stdout.splitlines()[-1].startswith("# verdict: run failed, status 'below threshold' (")
         assert done.stderr == "busbar: --threshold: b.json: run failed, status 'below threshold': node1: rank 3 was lost\n"
         done = compare(b, a, "--threshold", "200")
         assert "a.json: the run ended with status 'below threshold', so it is a doubtful reference: node1: rank 3 was lost" in done.stderr
@@ -225,10 +225,10 @@ def test_slower_links_name_the_rank_or_node_that_they_share(compare, slow, per_n
     summary = json.loads(done.stdout)["summary"]
     assert done.returncode == 5 and (culprit or "slower rows") in done.stderr if culprit else "slower rows" not in done.stderr
     assert (summary["culprit"], summary["culprit_rows"]) == ((culprit.partition(" is in")[0], summary["slower"]) if culprit else (None, None))
-    assert (culprit or ": +10.9 %)") in compare(*both).stdout.splitlines()[-1]
+    assert (culprit or ": +10.9 % time)") in compare(*both).stdout.splitlines()[-1]
 
 
-@pytest.mark.parametrize("slowdown, culprit", [(1.07, "; rank 1 (node0) is in 9 of 9 slower rows)"), (1.01, ": +7.0 %)")])
+@pytest.mark.parametrize("slowdown, culprit", [(1.07, "; rank 1 (node0) is in 9 of 9 slower rows)"), (1.01, ": +7.0 % time)")])
 def test_slower_kernels_name_the_gpu_if_the_others_are_not_slower(compare, slowdown, culprit):
     def kernels(us, slowdown):
         rows = [{"section": "gemm", "name": "square", "dtype": "half", "m": n, "n": n, "k": n, "batch": 1, "slowest_rank": 1, "slowdown": slowdown,
@@ -403,7 +403,7 @@ def test_compares_runs_of_bench_compute(compare):
     assert [(r["collective"], r["verdict"]) for r in json.loads(done.stdout)["results"]] == [
         ("gemm 512x512x512/1", "no difference"), ("gemm 1024x1024x1024/1", "slower"), ("timed 8 SMs 50 us", "no difference")]
     done = compare(bench(kernel(512, 10)), bench(kernel(512, 20)))
-    assert done.stdout.endswith("; slowest gemm 512x512x512/1: +100.0 %)\n")
+    assert done.stdout.endswith("; slowest gemm 512x512x512/1: +100.0 % time)\n")
 
 
 def test_links_are_summarized_with_their_causes(compare):
@@ -660,7 +660,7 @@ def test_runs_of_a_proxy_are_judged_by_their_intervals(busbar, tmp_path):
 
 def test_several_bench_files_are_judged_by_their_rows(busbar, tmp_path):
     for name, times in (("a", (10, 10)), ("b", (20, 10)), ("c", (5, 10))):
-        (tmp_path / f"{name}.json").write_text(json.dumps(bench(*[row(8 << i, time, 1) for i, time in enumerate(times)])))
+        (tmp_path / f"{name}.json").write_text(json.dumps(bench(*[row(8 << i, time, 1, busbw_gbps=100 / time) for i, time in enumerate(times)])))
     done = busbar.run("compare", "a.json", "b.json", "c.json", "--json", "-", "--threshold", 50, emulated=False, cwd=tmp_path)
     assert done.returncode == 5 and "b.json: 1 row slower than in a.json by more than 50 %, worst: all_reduce 8 B: +100.0 % time" in done.stderr
     (tmp_path / "d.json").write_text(json.dumps(bench(row(8, 16, 1), row(16, 10, 1))))
@@ -673,12 +673,14 @@ def test_several_bench_files_are_judged_by_their_rows(busbar, tmp_path):
     results = json.loads(done.stdout)["results"]
     assert [(r["rows"], r["faster"], r["slower"], r["verdict"]) for r in results] == [
         (2, 0, 0, None), (2, 0, 1, "slower"), (2, 1, 0, "not slower")]
-    assert [r["ratio"] for r in results] == pytest.approx([1, 2 ** 0.5, 0.5 ** 0.5])
+    assert [r["ratio"] for r in results] == pytest.approx([1, 2 ** 0.5, 0.5 ** 0.5]) and [r["busbw_gbps"] for r in results] == [10, 7.5, 15]
+    assert json.loads(done.stdout)["checks"][0]["reason"] == "slower: all_reduce 8 B: +100.0 % time, required at most +50 %"
     for threshold, status, verdict in ((-1, 0, "slower"), (50, 5, "slower"), (150, 0, "not slower")):
         done = busbar.run("compare", "a.json", "c.json", "b.json", "--threshold", threshold, emulated=False, cwd=tmp_path)
         assert done.returncode == status
         more = f" by more than {threshold} %" if threshold > 0 else ""
-        assert re.search(rf"# worst verdict: {verdict}{more} \(b.json: 0 faster, \d slower of 2 rows; slowest all_reduce 8 B: \+100.0 %\)\n$", done.stdout)
+        within = ", within --threshold" if verdict == "not slower" else ""
+        assert re.search(rf"# worst verdict: {verdict}{more} \(b.json: 0 faster, 1 slower of 2 rows; slowest all_reduce 8 B: \+100.0 % time{within}\)\n$", done.stdout)
 
 
 @pytest.mark.parametrize("args, verdict, status", [((), "slower", 0), (("--threshold", "5"), "slower", 5)])
@@ -688,7 +690,21 @@ def test_several_nccl_tests_files_have_a_verdict(busbar, tmp_path, args, verdict
     done = busbar.run("compare", "mon.json", "tue.json", "wed.json", *args, emulated=False, cwd=tmp_path)
     assert done.returncode == status and "try: --threshold PERCENT" not in done.stdout
     more = " by more than 5 %" if args else ""
-    assert re.search(rf"# worst verdict: {verdict}{more} \(wed.json: 0 faster, \d slower of 2 rows; slowest all_reduce 16 B: \+60.6 %\)\n$", done.stdout)
+    assert re.search(rf"# worst verdict: {verdict}{more} \(wed.json: 0 faster, \d slower of 2 rows; slowest all_reduce 16 B: \+60.6 % time\)\n$", done.stdout)
+
+
+@pytest.mark.parametrize("status, verdict", [("ok", "slower"), ("below threshold", "run failed, status 'below threshold'")])
+def test_slowdown_of_one_row_that_threshold_allows(busbar, tmp_path, status, verdict):
+    """The last line does not claim that the row is slower by more than the threshold, and a limit of the run's own is no slowdown."""
+    for name, time in (("a", 10), ("b", 12)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(bench(row(8, time, 0.1)) | ({"status": status, "reason": "x: 1 GB/s"} if name == "b" else {})))
+    done = busbar.run("compare", "a.json", "a.json", "b.json", "--threshold", 30, emulated=False, cwd=tmp_path)
+    assert done.stdout.splitlines()[-1] == f"# worst verdict: {verdict} (b.json: all_reduce 8 B: +20.0 % time, within --threshold)"
+    done = busbar.run("compare", "a.json", "b.json", "--threshold", 30, "--junit", "j.xml", emulated=False, cwd=tmp_path)
+    none = "" if status == "ok" else ", 0 by more than 30 %"
+    assert done.stdout.endswith(f" (0 faster, 1 slower of 1 row{none}; slowest all_reduce 8 B: +20.0 % time)\n")
+    assert "warning: slower (within --threshold) (B/A 1.200, required at most 1.3: A 10 us, B 12 us)<" in (tmp_path / "j.xml").read_text()
+    assert done.returncode == (0 if status == "ok" else 5)
 
 
 ROLES = {"first stage": (0, 40., 60.), "last stage": (4, 70., 30.)}
@@ -812,7 +828,7 @@ def test_steps_of_different_work_are_judged_by_throughput(compare_made, names, m
     gpus = len({file["ranks"] for file in files.values()}) > 1
     assert (f"# {'most efficient' if gpus else 'fastest'}: {names[1]}.json" in done.stdout) == (rate[1] > rate[0])
     assert not gpus or not re.search("faster|slower", done.stdout)
-    assert re.search(rf"^# verdict: .*step: \S+ %{'' if measure == 'time' else ' ' + measure}\)$", done.stdout, re.M), done.stdout
+    assert re.search(rf"^# verdict: .*step: \S+ % {measure}\)$", done.stdout, re.M), done.stdout
 
 
 def test_software_and_recomputation_that_busbar_assumes_are_differences(compare_made):

@@ -1049,6 +1049,10 @@ def test_compare_names_what_became_worse(busbar, tmp_path):
     root = json.loads((tmp_path / "c.json").read_text())
     slower = {row["collective"] for row in root["results"] if row["verdict"] == "slower"}
     hosts = [verdict["host"] for verdict in json.loads(files[0].read_text())["verdicts"]]
+    for row in root["results"]:  # rates, not times
+        is_gemm = row["collective"].startswith("GEMM")
+        assert all(s["p50_us"] is None and (s["tflops"] is not None) == is_gemm == (s["busbw_gbps"] is None) for s in (row["a"], row["b"]))
+        assert row["ratio"] == pytest.approx(row["a"]["tflops" if is_gemm else "busbw_gbps"] / row["b"]["tflops" if is_gemm else "busbw_gbps"])
     assert compare.returncode == 5 and len(compare.stdout.splitlines()) <= 25
     assert slower == {f"pairs {hosts[a]} GPU 0 > {hosts[b]}" for a in range(4) for b in range(4) if a != b and 1 in (a, b)}  # once each
     first = next(line for line in compare.stdout.splitlines() if line[0] != "#")

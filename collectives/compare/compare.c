@@ -1203,6 +1203,7 @@ static const char *kind_of(const struct bb_result_file *f)
                  {"parts", "life cycles of communicators"},
                  {"link", "copies"},
                  {"gemms", "GEMMs concurrent with collectives"},
+                 {"limited_by", "predicted kernels"},
                  {"m", "GEMMs and kernels"},
                  {"collective", "collectives"}};
     const json_t *row = json_array_get(json_object_get(f->root, "results"), 0);

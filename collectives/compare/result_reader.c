@@ -103,7 +103,8 @@ static int take_text(const json_t *row, const char *name, bool needed, const cha
     return *text || (!needed && is_none(value)) ? 0 : reject_field(at, name, "a string");
 }
 
-/* Reads the median and its 95 % confidence interval from a JSON object {p50, ci95: [low, high] | null}. */
+/* Reads the median and its 95 % confidence interval from a JSON object {p50, ci95: [low, high] | null}, or the time of `plan
+ * compute`. */
 static int take_stats(const json_t *stats, const char *name, struct bb_timing *t, const struct place *at)
 {
     const json_t *ci = json_object_get(stats, "ci95");
@@ -112,6 +113,8 @@ static int take_stats(const json_t *stats, const char *name, struct bb_timing *t
     t->time_us = t->low_us = t->high_us = NAN;
     if (json_is_null(stats)) /* null: no time was measured for this row */
         return 0;
+    if (json_is_number(stats))
+        return take_time(stats, name, &t->time_us, at);
     if (!json_is_object(stats) || !json_object_get(stats, "p50"))
         return reject_field(at, name, "an object with p50");
     TRY(take_time(json_object_get(stats, "p50"), "p50", &t->time_us, at));

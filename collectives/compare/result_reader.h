@@ -8,8 +8,9 @@
  *                    of a variant: "all_reduce graph"
  *   busbar.health/1  one row per value of a GPU in its first measurement: "pairs node4 GPU 0 > node7"
  *   busbar.proxy/1   one row for the training step; step_us.p50 and step_us.ci95
- *   busbar.plan/1    only from `busbar plan --cluster`: the same rows as bench for collectives, one row for the
- *                    training step of a proxy; predicted times have no intervals
+ *   busbar.plan/1    only from `busbar plan --cluster`: the same rows as bench for collectives, one row for each kernel of
+ *                    `plan compute`: "gemm square 1024x1024x1024x1", one row for the training step of a proxy; predicted
+ *                    times have no intervals
  *   nccl-tests       JSON file, version 3: one row per placement (in place, out of place). If the file has the times of
  *                    all iterations, the row has their median and interval; otherwise it has the single time of the
  *                    file, without interval. nccl-tests writes booleans and nan as strings and the root as a padded

@@ -130,3 +130,15 @@ def test_published_errors_are_of_one_software(busbar):
     lines = {software: busbar.run("plan", "compute", "gemm:8192x8192x8192", "--cluster", "b200-sxm-ib", "--software", software, emulated=False).stdout.splitlines()[-1]
              for software in ("megatron-plain", "torch")}
     assert lines["torch"] == lines["megatron-plain"] + " (of software megatron-plain)"
+
+
+def test_plans_of_kernels_are_compared_by_kernel(busbar, tmp_path):
+    for name, cluster in (("a", "h100-sxm-ib"), ("b", "a100-sxm-ib")):
+        busbar.run("plan", "compute", "gemm:8192x8192x8192", "adam", "--cluster", cluster, "--json", f"{name}.json", emulated=False, cwd=tmp_path)
+    a, b = (json.loads((tmp_path / f"{name}.json").read_text())["results"] for name in "ab")
+    done = busbar.run("compare", "a.json", "b.json", "--json", "-", emulated=False, cwd=tmp_path)
+    assert [(r["collective"], r["ratio"]) for r in json.loads(done.stdout)["results"]] == [
+        (f"{x['section']} {x['name']}", pytest.approx(y["time_us"] / x["time_us"])) for x, y in zip(a, b)]
+    (tmp_path / "bench.json").write_text(json.dumps({"schema": "busbar.bench/1", "results": [{"m": 1, "collective": "x", "time_us": None}]}))
+    done = busbar.run("compare", "a.json", "bench.json", emulated=False, cwd=tmp_path)
+    assert done.returncode == 2 and "a.json has predicted kernels, bench.json has GEMMs and kernels; try: files of the same command" in done.stderr

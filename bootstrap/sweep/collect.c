@@ -771,6 +771,7 @@ void bb_gathered_release(struct bb_gathered *g)
         bb_sweep_found_release(&g->found[i]);
     free(g->found);
     free(g->order);
+    free(g->left_out);
     json_decref(g->columns);
     json_decref(g->rows);
     json_decref(g->identity);

@@ -33,6 +33,7 @@ struct bb_gathered {
     bool emulated, shared_gpu;     /* true if any result is from emulated GPUs, or from ranks that share a GPU */
     bool some_measured;            /* true if any result is not from emulated GPUs */
     bool shows_mfu, fewer_bits;    /* a column is the MFU; a result of a plan has GEMMs of fewer bits than --dtype */
+    bool *left_out;                /* [combinations->n] --where left out all rows; NULL: not given; owned */
     size_t not_shown;              /* number of rows removed by --where and --top (view.h) */
 };
 

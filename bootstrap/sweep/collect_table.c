@@ -111,6 +111,11 @@ static void print_table(const struct bb_gathered *g, const struct shape *shape, 
     }
 }
 
+static bool is_left_out(const struct bb_gathered *g, size_t i)
+{
+    return g->left_out && g->left_out[i];
+}
+
 /* Returns the number of combinations after combination `i` that failed in the same way; 0 if an earlier one did, so that
  * *is_first is false. */
 static size_t count_same_failures(const struct bb_gathered *g, size_t i, bool *is_first)
@@ -119,7 +124,7 @@ static size_t count_same_failures(const struct bb_gathered *g, size_t i, bool *i
 
     *is_first = true;
     for (size_t k = 0; k < g->combinations->n && *is_first; k++)
-        if (k != i && bb_sweep_is_same_failure(&g->found[k], &g->found[i])) {
+        if (k != i && !is_left_out(g, k) && bb_sweep_is_same_failure(&g->found[k], &g->found[i])) {
             *is_first = k > i;
             n++;
         }
@@ -142,7 +147,7 @@ static size_t print_failed(const struct bb_gathered *g, bool full, FILE *out)
         const struct bb_sweep_found *f = &g->found[i];
         const size_t more = count_same_failures(g, i, &is_first);
 
-        if ((f->state != BB_SWEEP_FAILED && f->state != BB_SWEEP_BELOW) || !is_first)
+        if ((f->state != BB_SWEEP_FAILED && f->state != BB_SWEEP_BELOW) || !is_first || is_left_out(g, i))
             continue;
         if (lines > FAILED && !full) {
             hidden++;

@@ -204,6 +204,33 @@ static int keep_rows(struct bb_gathered *g, const struct condition *c)
     return 0;
 }
 
+/* Sets left_out. The first cells of a row are the settings of its combination. */
+static void leave_out_combinations(struct bb_gathered *g)
+{
+    BB_NEW(g->left_out, g->combinations->n);
+    for (size_t i = 0; i < g->combinations->n; i++) {
+        const json_t *settings = g->combinations->one[i].settings;
+        json_t *row, *values;
+        size_t r;
+
+        g->left_out[i] = true;
+        json_array_foreach(g->rows, r, row)
+        {
+            bool is_own = true;
+            const char *axis;
+            size_t cell = 0;
+
+            json_object_foreach(g->combinations->axes, axis, values)
+            {
+                const json_t *value = json_object_get(settings, axis), *own = json_array_get(row, cell++);
+
+                is_own &= value ? json_equal(value, own) : json_is_null(own);
+            }
+            g->left_out[i] &= !is_own;
+        }
+    }
+}
+
 /* A table row and its value in the column of --sort. */
 struct key {
     json_t *row;
@@ -303,6 +330,8 @@ int bb_view_apply(const struct bb_sweep_view *v, struct bb_gathered *g)
         TRY(check_sorted(g, v->sort));
     for (int i = 0; i < all.n; i++)
         TRY(keep_rows(g, &all.one[i]));
+    if (all.n > 0)
+        leave_out_combinations(g);
     if (v->sort)
         TRY(sort_rows(g, v->sort));
     while (v->top > 0 && json_array_size(g->rows) > (size_t)v->top)

@@ -4,7 +4,8 @@
  *
  * --sort COLUMN sorts in ascending order, -COLUMN in descending order; the sort is stable and rows without a value come
  * last. --where is a comma-separated list of conditions, all of which must hold: COLUMN, one of < <= > >= = == !=, and
- * a number (1K is 1024) or, for =, == and !=, a text. A row without a value satisfies no condition.
+ * a number (1K is 1024) or, for =, == and !=, a text. A row without a value satisfies no condition. The failures of
+ * combinations without a row that is left are not printed.
  */
 #ifndef BB_BOOTSTRAP_SWEEP_VIEW_H
 #define BB_BOOTSTRAP_SWEEP_VIEW_H

@@ -746,6 +746,9 @@ def test_failures_of_one_kind_are_printed_once(sweep):
     assert done.returncode == 1 and "1 complete, 4 failed" in done.stdout
     assert done.stdout.count("exit status 2") == 1 and ": exit status 2, and 3 more with the same error\n" in done.stdout, done.stdout
     assert len([line for line in done.stderr.splitlines() if "failed with exit status 2" in line]) == 1, done.stderr
+    for where, text in (("tp>=6", "# tp=6: exit status 2, and 1 more with the same error\n"), ("tp=1", None)):  # only failures of these rows
+        done = sweep({"command": ["plan", "transformer"], "ranks": 8, "options": options}, "--gather", "--where", where)
+        assert done.stdout.count("exit status 2") == bool(text) and (text or "") in done.stdout, done.stdout
 
 
 def test_mpi4dl_study_has_four_figures_of_ten_parallelisms(sweep):

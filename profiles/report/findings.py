@@ -316,11 +316,13 @@ def rates_text(*objects):
     what, rate = rate_of(objects[0]) or ("steps", None)
     parts = [number_text(rate, f"{what}/s")] if what != "steps" else []
     parts += [say("{tflops_per_gpu:TFLOP/s per GPU}", known)] if "tflops_per_gpu" in known else []
-    if "model_flop_utilisation_causal" in known:
-        parts.append(say("MFU {model_flop_utilisation:share} with attention in full (as Megatron-LM), "
-                         "{model_flop_utilisation_causal:share} with causal attention", known))
-    elif "model_flop_utilisation" in known:
-        parts.append(say("MFU {model_flop_utilisation:share}", known))
+    if "model_flop_utilisation" in known:
+        mfu = known["model_flop_utilisation"]
+        peak = number_text(known["tflops_per_gpu"] / mfu, "TFLOP/s") if mfu > 0 and "tflops_per_gpu" in known else ""
+        causal = "model_flop_utilisation_causal" in known
+        parts.append(say("MFU {model_flop_utilisation:share}{peak}{full}", known, peak=f" of {peak}" if peak else "",
+                         full=" with attention in full (as Megatron-LM)" if causal else ""))
+        parts += [say("{model_flop_utilisation_causal:share} with causal attention", known)] if causal else []
     return f": {', '.join(parts)}" if parts else ""
 
 

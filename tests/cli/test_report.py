@@ -312,15 +312,15 @@ def test_variants_have_one_chart_and_a_finding():
 
 def test_findings_of_a_plan():
     roles = [{"name": "first stage", "ranks": [0, 1]}, {"name": "last stage", "ranks": [2, 3]}]
-    predicted = {"cluster": "c", "step_us": 100., "breakdown": {**BREAKDOWN, "role": None}, "model_flop_utilisation": .46,
+    predicted = {"cluster": "c", "step_us": 100., "breakdown": {**BREAKDOWN, "role": None}, "model_flop_utilisation": .46, "tflops_per_gpu": 454.94,
                  "model_flop_utilisation_causal": .4,
                  "memory": {"of": "training", "fits": False, "needed_bytes": 90 << 30, "available_bytes": 80 << 30},
                  "groups": [{"name": "tp", "exposed_us": 20.}, {"name": "dp", "exposed_us": 5.}]}
     reason = "needs 90.0 GiB of 80.0 GiB per GPU"
     first, *others = findings.of(result("plan", proxy="p", ranks=4, roles=roles, predicted=predicted, status="does not fit", reason=reason))
     assert first == f"DOES NOT FIT: {reason}."
-    assert others == ["A step would take 100 us on 4 ranks, if training fitted: MFU 46 % with attention in full (as Megatron-LM), "
-                      "40 % with causal attention.",
+    assert others == ["A step would take 100 us on 4 ranks, if training fitted: 454.9 TFLOP/s per GPU, MFU 46 % of 989 TFLOP/s with attention in full "
+                      "(as Megatron-LM), 40 % with causal attention.",
                       "25 % of the step is exposed communication, the largest part exposed transfer (10 us, 40 % of it); most of it in group tp (20 us). "
                       "The slowest rank is 3, last stage."]
     for us, text in ((13., "mostly exposed transfer (13 us); the largest part in group dp (5 us, 20 % of it). "), (9., "the largest part exposed transfer (9 us, 36 % of it); ")):

@@ -11,7 +11,6 @@
 set -u
 cd "$(dirname "$0")/.."
 quick=${1:-}
-export PYTHONDONTWRITEBYTECODE=1
 . bootstrap/mpi.sh
 passed=0 failed=0 skipped=0
 workers=$(($(getconf _NPROCESSORS_ONLN) * 2)) # jobs mostly wait, for their start and for other ranks
@@ -22,6 +21,7 @@ ahead= # process group of begin_checks
 trap '[ -z "$ahead" ] || kill -- -"$ahead"; rm -rf "$logs"' EXIT
 trap 'exit 1' HUP INT TERM
 export logs TMPDIR="$logs" # a killed mpirun leaves session files, which each later mpirun would scan
+export PYTHONPYCACHEPREFIX="$logs/pycache" # no __pycache__ in the source tree
 # Open MPI 4: an mpirun fails if another one creates or removes this folder at the same time. Each mpirun removes the files in it and then
 # the folder, unless it contains a folder.
 host=$(uname -n)
@@ -126,6 +126,8 @@ use_build_folder # with the tools that setup has just installed
 [ "$quick" = --quick ] || step "programs for MPICH, for tests/cli/test_mpi.py" sh bootstrap/setup.sh mpich
 [ "$quick" = --quick ] || step "the oldest and the newest NCCL, for tests/cli/test_real_nccl.py" sh tests/cli/real_nccl.sh build/real_nccl
 [ "$quick" = --quick ] || begin_checks
+# pytest compiles the test files in 6 s of CPU time. Each worker would do so again, without the files that this command leaves in the cache.
+python3 -m pytest -q -p no:cacheprovider --collect-only tests/cli >"$logs/collected" 2>&1 &
 script tests/fresh/test_setup.sh
 step "words of the former jargon" python3 tests/analysers/language.py
 units build

@@ -662,7 +662,7 @@ def test_fit_that_does_not_hold_promises_nothing_for_other_sizes(busbar, calibra
     files = []
     for collective in ("all_reduce", "alltoall"):
         files.append(tmp_path / f"{collective}.json")
-        busbar.run("bench", collective, "-b", "8", "-e", "512M", "-f", "4", "-n", "2", "--quiet", "--json", files[-1], ranks=16,
+        busbar.run("bench", collective, "-b", "8", "-e", "512M", "-f", "4", "-n", "2", "-w", "1", "--repeats", "2", "--quiet", "--json", files[-1], ranks=16,
                    env={"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib"})
     for count in (2, 1):
         (tmp_path / "mine.json").unlink(missing_ok=True)

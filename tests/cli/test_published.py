@@ -88,7 +88,7 @@ def test_calibrated_profiles_predict_rows_that_were_not_measured(busbar, monkeyp
     assert abs(correlation) <= 0.15 and pairs > 200
 
 
-QUICK = {False: 1000, True: 256}  # passes of a prediction that takes at most about 0.2 s; of checking.json: fewer
+QUICK = {False: 512, True: 64}  # passes of a prediction that takes at most about 0.2 s; of checking.json: fewer
 
 
 def test_predictions_of_published_steps_have_the_written_errors(busbar, monkeypatch):

@@ -696,7 +696,7 @@ def test_plans_that_do_not_fit_are_complete_and_last(sweep):
 def test_health_of_a_slow_part_is_below_threshold(sweep):
     """A study of health: one stage finds the slow NIC, the other one does not use it."""
     runs = {"command": "health --quick --expect h100-sxm-ib", "options": {"only": ["node", "pairs"]}, "ranks": 4,
-            "environment": {"EMU_NODES": "2", "EMU_CLUSTER": "h100-sxm-ib", "EMU_SLOW": "link=node1-nic0:0.5"}, "columns": ["expected_by"]}
+            "environment": {"EMU_NODES": "2", "EMU_CLUSTER": "h100-sxm-ib", "EMU_SLOW": "link=node1-nic0:0.5", "EMU_DATA": "off"}, "columns": ["expected_by"]}
     done = sweep(runs, real=True)
     assert done.returncode == 5 and {(row[0], row[-1]) for row in table(done)} == {("node", "ok"), ("pairs", "below threshold")}, done.stdout + done.stderr
 

@@ -57,6 +57,7 @@ configure() {
     if [ "$1" = sanitize ] && clang_has_sanitizers; then
         wanted="$wanted -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_CUDA_HOST_COMPILER=clang++"
         wanted="$wanted -DCMAKE_CUDA_FLAGS=-allow-unsupported-compiler" # nvcc rejects versions of clang that are newer than nvcc
+        ! command -v ld.lld >/dev/null || wanted="$wanted -DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=lld" # half of the time of GNU ld
     fi
     all=$wanted
     [ -z "$list" ] || wanted="$wanted -DCMAKE_CUDA_ARCHITECTURES=$list"

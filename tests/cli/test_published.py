@@ -118,6 +118,9 @@ def test_errors_of_published_steps_are_those_that_forecasts_of_their_kind_report
     assert mean_of(checking) <= 0.1 and abs(statistics.mean(checking)) <= 0.04 and accuracy.share_within(errors, "checking", accuracy.HALVES[:2]) >= 0.79
     readme = (accuracy.CLUSTERS / "README.md").read_text()
     assert [name for name, of in accuracy.checked(errors).items() if f"| {name} | {of[0]} | {of[1]:.1f} % | {of[2]:+.1f} % |" not in readme] == []
+    shown = (f"half is {100 * mean_of(testing):.1f} %, with its sign {100 * statistics.mean(testing):+.1f} %.",
+             f"\n{100 * accuracy.share_within(errors, 'checking', accuracy.HALVES[:2]):.0f} % of them are within the range")
+    assert [text for text in shown if text not in readme] == []
     numbers = [list(map(float, re.findall(r"-?\d[.\d]*(?=[,}])", text))) for text in (accuracy.table(errors), accuracy.TABLE.read_text())]
     assert numbers[0] == pytest.approx(numbers[1], abs=0.0011)
     assert accuracy.penalties(errors) == accuracy.PENALTIES.read_text()

@@ -173,10 +173,11 @@ static const struct {
  * src/enqueue.cc). */
 static bool reduces(enum bb_nccl_algorithm algorithm, const struct bb_collective *call)
 {
-    const unsigned redop = 1u << call->redop;
+    unsigned redop;
 
     if (!has_reduction(call))
         return true;
+    redop = 1u << call->redop;
     return algorithm == BB_NCCL_NVLS || algorithm == BB_NCCL_NVLS_TREE ? reductions[call->dtype].nvswitch & redop
            : network_reduces(algorithm)                                ? reductions[call->dtype].sharp & redop
            : algorithm == BB_NCCL_PAT                                  ? !(SCALED & redop)

@@ -11,7 +11,9 @@ static const char table[] = "[[\"a\", 1, \"ring\", 10.5], [\"b\", 2, \"tree\", n
 /* Returns the names of the remaining rows in their order, stored in `text`, or "rejected". */
 static const char *names_after(const struct bb_sweep_view *v, char text[16])
 {
-    struct bb_gathered g = {.columns = json_loads("[\"name\", \"bytes\", \"algo\", \"step_us\"]", 0, NULL),
+    struct bb_sweep_runs none = {.n = 0};
+    struct bb_gathered g = {.combinations = &none,
+                            .columns = json_loads("[\"name\", \"bytes\", \"algo\", \"step_us\"]", 0, NULL),
                             .rows = json_loads(table, 0, NULL)};
     int rc = bb_view_apply(v, &g);
     size_t n = rc == 0 ? json_array_size(g.rows) : 0;
@@ -23,6 +25,7 @@ static const char *names_after(const struct bb_sweep_view *v, char text[16])
         assert_int_equal(g.not_shown, 5 - n);
     json_decref(g.columns);
     json_decref(g.rows);
+    free(g.left_out);
     return rc == 0 ? text : "rejected";
 }
 

@@ -506,8 +506,8 @@ static void apply_measured(const struct bb_cluster *c, const struct bb_collectiv
         cost->uplink_ns[tier] *= factor;
 }
 
-/* Names the variant that NCCL chose for the next smaller measured size: with another fastest one, the cost model has its
- * shape of the times, but not NCCL's choice. */
+/* Names the variant that NCCL chose for the next smaller measured size, if the call's reduction has it: with another fastest
+ * one, the cost model has its shape of the times, but not NCCL's choice. */
 static void name_choice(const struct bb_cluster *c, const struct bb_collective *call, double bytes,
                         struct bb_cost *cost)
 {
@@ -517,7 +517,7 @@ static void name_choice(const struct bb_cluster *c, const struct bb_collective *
     if (found == c->n_measured || bytes > curve->max_bytes)
         return;
     for (int i = 0; i < curve->n && curve->bytes[i] <= bytes; i++)
-        if (curve->variant[i] > 0)
+        if (curve->variant[i] > 0 && supports(c->variants[curve->variant[i] - 1].algorithm, call))
             cost->variant = &c->variants[curve->variant[i] - 1];
 }
 

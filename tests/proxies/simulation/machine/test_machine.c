@@ -149,6 +149,29 @@ static void algorithms_support_the_data_types_and_reductions_of_nccl(void **stat
     }
 }
 
+/* A calibrated profile names NVLS, as measured with float, only for reductions that it has. */
+static void measured_choices_are_named_where_supported(void **state)
+{
+    const struct bb_cluster c = {
+        .gpus_per_node = 8,
+        .nics_per_node = 1,
+        .variants = {{BB_NCCL_RING, "Simple", 1, 1, 1, 10, 1, 0, 0, 0, 0, 0},
+                     {BB_NCCL_NVLS, "Simple", 1, 1, 1, 1, 1, 0, 0, 0, 0, 0}},
+        .n_variants = 2,
+        .measured = {{BB_ALL_REDUCE, 8, 1, 1, 1024, 1 << 30, .bytes = {1024}, .factor = {1}, .variant = {2}}},
+        .n_measured = 1};
+
+    (void)state;
+    for (int redop = 0; redop < BB_REDOP_COUNT; redop++) {
+        const struct bb_collective call = {
+            .kind = BB_ALL_REDUCE, .dtype = BB_FLOAT, .redop = redop, .count = 1 << 20, .ranks = 8, .nodes = 1};
+        const struct bb_nccl_variant *variant;
+
+        bb_cluster_collective_ns(&c, &call, &variant);
+        assert_int_equal(variant->algorithm, redop == BB_SUM ? BB_NCCL_NVLS : BB_NCCL_RING);
+    }
+}
+
 /* 1 GiB in FP8 is faster with the ring, with which more than 8 ranks round too often (updateCollCostTable in
  * src/enqueue.cc). */
 static void large_rings_are_the_last_choice_for_fp8(void **state)
@@ -762,6 +785,7 @@ int main(void)
         cmocka_unit_test(link_load_depends_on_concurrent_senders),
         cmocka_unit_test(predictions_match_published_collectives),
         cmocka_unit_test(algorithms_support_the_data_types_and_reductions_of_nccl),
+        cmocka_unit_test(measured_choices_are_named_where_supported),
         cmocka_unit_test(large_rings_are_the_last_choice_for_fp8),
         cmocka_unit_test(nvls_synchronizes_once_per_round),
         cmocka_unit_test(nvls_trees_synchronize_once_per_round),

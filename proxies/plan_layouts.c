@@ -130,31 +130,38 @@ static json_t *layouts_json(const struct bb_plan_options *o, const struct bb_lay
     return root;
 }
 
-/* Prints the error of predictions of the kind of the layouts. */
-static int print_accuracy(const struct bb_plan_options *o, const struct bb_layout_search *search,
-                          const struct bb_layouts *found, struct bb_forecast f)
+/* Sets the fields of the forecast that describe the step of layout 1. */
+static int describe_best(const struct bb_plan_options *o, const struct bb_layout_search *search,
+                         const struct bb_layouts *found, struct bb_forecast *f)
 {
     struct bb_proxy_config best = bb_layouts_config(search->config, &found->rows[0].choice);
     struct bb_step step = {0};
-    char text[400];
-    double error;
-    bool penalized = found->rows[0].penalty > 0;
-    int alike = 1, rc;
+    int rc;
 
     TRY(bb_step_build(&step, search->proxy, &best));
-    bb_plan_describe_step(o, &step, &best, &f);
-    bb_forecast_accuracy_text(&f, search->cluster, text, sizeof(text));
+    bb_plan_describe_step(o, &step, &best, f);
+out:
+    bb_step_release(&step);
+    return rc;
+}
+
+/* Prints the error of predictions of the kind of the layouts. */
+static void print_accuracy(const struct bb_plan_options *o, const struct bb_layout_search *search,
+                           const struct bb_layouts *found, const struct bb_forecast *f)
+{
+    const double error = bb_forecast_error(f, search->cluster);
+    char text[400];
+    bool penalized = found->rows[0].penalty > 0;
+    int alike = 1;
+
+    bb_forecast_accuracy_text(f, search->cluster, text, sizeof(text));
     printf("# accuracy: %s\n", text);
-    error = bb_forecast_error(&f, search->cluster);
     while (alike < found->n && alike < o->top &&
            bb_layouts_ranked_ns(&found->rows[alike]) <= (1 + error) * bb_layouts_ranked_ns(&found->rows[0]))
         penalized |= found->rows[alike++].penalty > 0;
     if (alike > 1)
         printf("# %s of layouts 1 to %d differ by less than the error of the forecast\n",
                penalized ? "step + penalty" : "the step times", alike);
-out:
-    bb_step_release(&step);
-    return rc;
 }
 
 /* Load the cluster with the rates of the software of all layouts. */
@@ -245,8 +252,13 @@ static int explain(const struct bb_layout_search *search, struct results *r)
     return rc == -BB_EUSAGE && r->reason.code ? 0 : rc;
 }
 
-static void print_training(const struct bb_training_time *t)
+/* penalty: of layout 1 */
+static void print_training(const struct bb_training_time *t, double penalty)
 {
+    const struct bb_training_time longer = {.tokens = t->tokens,
+                                            .steps = t->steps,
+                                            .days = t->days * (1 + penalty),
+                                            .gpu_hours = t->gpu_hours * (1 + penalty)};
     char text[256], failures[256], lost[256];
 
     bb_training_time_text(t, text, sizeof(text));
@@ -254,6 +266,10 @@ static void print_training(const struct bb_training_time *t)
     bb_reliability_text(t, failures, lost, sizeof(text));
     if (failures[0])
         printf("#   failures: %s\n#   lost: %s\n", failures, lost);
+    if (penalty > 0) {
+        bb_training_time_text(&longer, text, sizeof(text));
+        printf("#   with the penalty of layout 1, %.1f%%: %s\n", 100 * penalty, text);
+    }
 }
 
 /* Prints the software of all layouts. */
@@ -299,8 +315,8 @@ static void print_explained(const struct bb_plan_options *o, const struct bb_lay
     free(command);
 }
 
-static int print_results(const struct bb_plan_options *o, const struct bb_layout_search *search,
-                         const struct results *r, const struct bb_forecast *forecast, int argc, char **argv)
+static void print_results(const struct bb_plan_options *o, const struct bb_layout_search *search,
+                          const struct results *r, const struct bb_forecast *forecast, int argc, char **argv)
 {
     const struct bb_conditions *conditions = &o->conditions;
     char *options = command_text(o, search->config->gpus_per_node, &r->found.rows[0].choice);
@@ -319,14 +335,14 @@ static int print_results(const struct bb_plan_options *o, const struct bb_layout
     if (o->forecast && search->cluster->has_achieved)
         print_software(o, &r->found);
     if (o->tokens)
-        print_training(&r->training);
+        print_training(&r->training, r->found.rows[0].penalty);
     if (o->explain)
         print_explained(o, search, r);
-    return print_accuracy(o, search, &r->found, *forecast);
+    print_accuracy(o, search, &r->found, forecast);
 }
 
 static int write_results(const struct bb_plan_options *o, const struct bb_layout_search *search,
-                         const struct results *r, int argc, char **argv)
+                         const struct results *r, const struct bb_forecast *forecast, int argc, char **argv)
 {
     const char *json = o->files[BB_PLAN_EXPORT_json], *csv = o->files[BB_PLAN_EXPORT_csv];
     json_t *root, *layouts, *explained;
@@ -336,6 +352,8 @@ static int write_results(const struct bb_plan_options *o, const struct bb_layout
         return 0;
     root = layouts_json(o, search, &o->conditions, &r->found, bb_json_words(argc, argv));
     layouts = json_object_get(root, "best_layout");
+    json_object_set_new(json_object_get(root, "predicted"), "model_error",
+                        bb_forecast_model_error(forecast, search->cluster));
     if (o->tokens)
         json_object_set_new(json_object_get(root, "predicted"), "training", bb_training_time_json(&r->training));
     if (r->reason.code)
@@ -382,6 +400,7 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy *prox
     if (o->explain)
         TRY(parse_explained(o, argc, argv, &r));
     TRY(bb_layouts_search(&search, &r.found));
+    TRY(describe_best(o, &search, &r.found, &forecast));
     r.found.peak_tflops = bb_forecast_peak_tflops(&forecast, &cluster, &r.found.peak_type);
     if (o->explain)
         TRY(explain(&search, &r));
@@ -390,8 +409,8 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy *prox
     if (o->tokens)
         TRY(bb_plan_training_time(o, &cluster, r.found.rows[0].tokens, (double)r.found.rows[0].step_ns, &r.training));
     if (!o->quiet && !bb_results_on_stdout(o->files[BB_PLAN_EXPORT_json], o->files[BB_PLAN_EXPORT_csv]))
-        TRY(print_results(o, &search, &r, &forecast, argc, argv));
-    TRY(write_results(o, &search, &r, argc, argv));
+        print_results(o, &search, &r, &forecast, argc, argv);
+    TRY(write_results(o, &search, &r, &forecast, argc, argv));
 out:
     bb_argv_release(&r.words);
     bb_layouts_release(&r.explained);

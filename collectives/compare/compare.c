@@ -258,7 +258,8 @@ struct comparison {
     const struct bb_result_file *a, *b;
     long *pair_a, *pair_b;
     size_t verdicts[BB_VERDICTS];
-    size_t two_clocks; /* rows whose times are by two clocks */
+    size_t two_clocks;    /* rows whose times are by two clocks */
+    size_t without_ratio; /* rows with a time of 0 or without a time */
     size_t only_a, only_b, pairs;
     json_t *
         not_compared; /* {"test", "a", "b"}: tests of health that ran on different numbers of nodes; not in only_a, only_b */
@@ -378,7 +379,8 @@ static void print_head(const struct comparison *t, FILE *out)
         bb_print_emulated_note(out, "", except_enqueue(a));
     print_doubts(out, "A: ", a, is_emulated(a) && !both);
     print_doubts(out, "B: ", b, is_emulated(b) && !both);
-    if (!bb_result_file_is_health(a) && (!bb_result_file_is_nccl_tests(a) || !bb_result_file_is_nccl_tests(b)))
+    if (!bb_result_file_is_health(a) && !bb_result_file_predicted(a) && !bb_result_file_predicted(b) &&
+        (!bb_result_file_is_nccl_tests(a) || !bb_result_file_is_nccl_tests(b)))
         fprintf(out,
                 "# times are medians; faster, slower: the 95 %% intervals do not overlap, and the difference passes "
                 "Holm's test over all rows (level %g %%)\n",
@@ -411,7 +413,8 @@ static void count_verdict(struct comparison *t, const struct bb_timing *a, const
     if (verdict != BB_WRONG_DATA && !has_two_clocks(a, b) && isfinite(ratio) && ratio > 0) {
         bb_ratios_add(&t->correct, a, ratio, NAN);
         bb_shortfall_add(&t->shortfall, a, b);
-    }
+    } else if (verdict != BB_WRONG_DATA && !has_two_clocks(a, b))
+        t->without_ratio++;
     if (verdict == BB_SLOWER) {
         bb_ratios_add(&t->slower, a, ratio, t->threshold_percent);
         bb_culprits_add(&t->culprits, a, b);
@@ -840,8 +843,12 @@ static void print_summary(const struct comparison *t, FILE *out)
     if (t->only_a && t->only_b && t->a->n && t->a->rows->same_node >= 0)
         fprintf(out, "# links that are inside a node in one file and between nodes in the other are not compared\n");
     if (t->correct.n)
-        fprintf(out, "# %s: %.3f, geometric mean of %zu row%s\n", ratio_name(t), bb_ratios_mean(&t->correct),
+        fprintf(out, "# %s: %.3f, geometric mean of %zu row%s", ratio_name(t), bb_ratios_mean(&t->correct),
                 t->correct.n, t->correct.n == 1 ? "" : "s");
+    if (t->correct.n && t->without_ratio)
+        fprintf(out, "; without %zu row%s whose time is 0 or unknown (0 bytes)", t->without_ratio,
+                t->without_ratio == 1 ? "" : "s");
+    fputs(t->correct.n ? "\n" : "", out);
     bb_shortfall_print(&t->shortfall, out);
     if (t->two_clocks)
         fputs("# inconclusive: the clocks differ, and the host clock includes launches and the final wait; try: busbar "

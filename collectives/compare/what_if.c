@@ -21,7 +21,8 @@ struct line {
     struct bb_compared compared;
     double step_us, tokens_per_s, samples_per_s, tflops_per_gpu, utilisation, causal, memory_bytes, gpu_hours;
     double model_error; /* mean error of predictions of this kind, as a fraction; NaN: unknown */
-    bool within_error;  /* verdict "inconclusive": the model error is larger than the difference */
+    double penalty;     /* of the best layout (--best-layout), as a fraction; NaN: another file */
+    bool within_error;  /* verdict "inconclusive": the model error or a penalty is larger than the difference */
     double parts_us[5]; /* compute, exposed transfer, bubble, exposed waiting, idle (part_keys) */
     double launch_us; /* plans: part of compute in which kernels wait for their launches; NaN: unknown for this rank */
     const json_t *fits; /* whether training fits in GPU memory; NULL: unknown; borrowed */
@@ -62,6 +63,7 @@ static const struct bb_field step_fields[] = {
     {"idle_us", "idle", "", 8, 0, SHOWS(parts_us[4]), TIME},
     {"verdict", "verdict", "", 14, 0, SHOWS(compared.verdict), .form = BB_FORM_LEFT},
     {"model_error", SHOWS(model_error)},
+    {"penalty", "penalty", "", 7, 1, SHOWS(penalty), .form = BB_FORM_PERCENT},
     {0},
 };
 static const struct bb_field row_fields[] = {
@@ -92,6 +94,7 @@ static const struct {
     {offsetof(struct line, memory_bytes), {"predicted.memory.needed_bytes", "best_layout.layouts.0.memory_bytes"}},
     {offsetof(struct line, gpu_hours), {"predicted.training.gpu_hours"}},
     {offsetof(struct line, model_error), {"predicted.model_error.mean"}},
+    {offsetof(struct line, penalty), {"best_layout.layouts.0.penalty"}},
 };
 
 static const char *const part_keys[] = {"compute_us", "exposed_transfer_us", "bubble_us", "exposed_waiting_us",
@@ -210,10 +213,16 @@ static struct bb_compared compare_line(struct table *t, int i, const struct bb_r
     return compared;
 }
 
-/* Returns the larger model error of a file and the first file; 0: unknown. */
+/* Returns the larger penalty of a file and the first file; 0: neither has one. */
+static double penalty_of(const struct table *t, int i)
+{
+    return fmax(0, fmax(t->lines[0].penalty, t->lines[i].penalty));
+}
+
+/* Returns the larger model error, or penalty, of a file and the first file; 0: unknown. */
 static double error_of(const struct table *t, int i)
 {
-    return fmax(0, fmax(t->lines[0].model_error, t->lines[i].model_error));
+    return fmax(penalty_of(t, i), fmax(t->lines[0].model_error, t->lines[i].model_error));
 }
 
 static const json_t *option_of(const struct table *t, int i, const char *name)
@@ -241,7 +250,8 @@ static bool shares_error(const struct table *t, int i)
     return shares;
 }
 
-/* Without a threshold, a difference of two predictions below the model error is no verdict, unless they share it. */
+/* Without a threshold, a difference of two predictions below the model error or a penalty is no verdict, unless they share
+ * it. */
 static void doubt_line(struct table *t, int i, const struct bb_regression_threshold *threshold)
 {
     struct bb_compared *c = &t->lines[i].compared;
@@ -480,19 +490,26 @@ static void print_verdict(const struct table *t, FILE *out)
     fputs(")\n", out);
 }
 
-/* Prints the files whose difference from the first file is below the model error; as the verdict, if they are all. */
+/* Prints the files whose difference from the first file is below the model error or a penalty; as the verdict, if they are
+ * all. */
 static void print_doubts(const struct table *t, bool all, FILE *out)
 {
     const char *separator = all ? "# verdict: inconclusive: " : "# inconclusive: ";
-    double error = 0;
+    double error = 0, penalty = 0;
 
     for (int i = 1; i < t->n; i++)
         if (t->lines[i].within_error) {
             fprintf(out, "%s%s (%+.1f %%)", separator, t->files[i].path, 100 * (t->lines[i].compared.ratio - 1));
             error = fmax(error, error_of(t, i));
+            penalty = fmax(penalty, penalty_of(t, i));
             separator = ", ";
         }
-    if (error > 0)
+    if (error > 0 && error == penalty)
+        fprintf(out,
+                " within the penalty of %.1f %% that --best-layout adds to such a step before it compares layouts; "
+                "--threshold judges by the ratio\n",
+                100 * penalty);
+    else if (error > 0)
         fprintf(out,
                 " within the model error of %.0f %% (mean error on published steps); --threshold judges by the ratio\n",
                 100 * error);

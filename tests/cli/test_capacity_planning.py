@@ -477,7 +477,7 @@ def test_best_layouts_with_jitter_are_sorted_by_median(busbar, plan):
         steps = plan(*SEARCH[:-1], *options_of(row), *jitter)["predicted"]["jitter"]["step_us"]
         assert (row["p50_step_us"], row["p95_step_us"]) == (steps["p50"], steps["p95"]) and steps["p50"] > row["step_us"]
     text = busbar.run("plan", *SEARCH, *given, *jitter, emulated=False).stdout
-    assert "# p50: the median of 20 steps with 10% jitter (seed 4); " in text and len(re.findall(r"\n# sorted by p50( \+ penalty\.|\n)", text)) == 1
+    assert "# p50: the median of 20 steps with 10% jitter (seed 4); " in text and len(re.findall(r"\n# sorted by p50( \+ penalty:|\n)", text)) == 1
     assert text.count("sorted by") == 1
 
 

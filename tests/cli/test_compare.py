@@ -169,6 +169,14 @@ def test_strict_fails_incomplete_comparisons(compare, a, b, verdict, strict):
     assert done.returncode == (5 if fails else 0) and (f"busbar: --threshold: {verdict} (" in done.stderr) == fails
 
 
+def test_the_mean_names_the_rows_without_a_ratio_and_predictions_are_judged_by_ratio(busbar, tmp_path):
+    for name in ("h100-sxm-ib", "h200-sxm-ib"):  # 16 bytes on 8 ranks: a slice of 0 bytes
+        busbar.run("plan", "all_gather", "--ranks", 8, "--sizes", "16,1M", "--cluster", name, "--json", f"{name}.json", emulated=False, cwd=tmp_path)
+    done = busbar.run("compare", "h100-sxm-ib.json", "h200-sxm-ib.json", emulated=False, cwd=tmp_path)
+    assert re.search(r"\n# B/A: \d\.\d+, geometric mean of 2 rows; without 2 rows whose time is 0 or unknown \(0 bytes\)\n", done.stdout), done.stdout
+    assert "# predictions have no interval, so a row is slower" in done.stdout and "Holm" not in done.stdout
+
+
 @pytest.mark.parametrize("key, other", [("ranks", 2), ("nodes", 3)])
 def test_jobs_of_other_size_are_named(busbar, compare, tmp_path, key, other):
     one = {**ONE, "nodes": 1}
@@ -570,6 +578,22 @@ def test_a_difference_below_the_model_error_is_no_verdict(busbar, tmp_path, erro
         assert ("--strict: " + files[1] + ".json: inconclusive" in done.stderr) == ("--strict" in args)
     done = busbar.run("compare", "a.json", "b.json", *args, "--json", "-", emulated=False, cwd=tmp_path)
     assert [(r["verdict"], r["model_error"]) for r in json.loads(done.stdout)["results"]] == [(None, errors[0]), (verdict, errors[1])]
+
+
+@pytest.mark.parametrize("penalties, args, verdict", [((0., 0.12), (), "inconclusive"), ((0.12, 0.), (), "inconclusive"), ((0.08, 0.09), (), "slower"),
+                                                      ((0., 0.12), ("--threshold", "1"), "slower")])
+def test_a_difference_below_the_penalty_of_a_best_layout_is_no_verdict(busbar, tmp_path, penalties, args, verdict):
+    """The model error is smaller than the difference."""
+    for name, us, penalty in zip("ab", (1000., 1100.), penalties):
+        plan = step_plan(us, dp_sync="zero3" if name == "a" else "distributed", recompute=None)
+        plan["predicted"]["model_error"] = {"mean": 0.03}
+        plan["best_layout"] = {"layouts": [{"penalty": penalty}]}
+        (tmp_path / f"{name}.json").write_text(json.dumps(plan))
+    done = busbar.run("compare", "a.json", "b.json", *args, emulated=False, cwd=tmp_path)
+    last = "# verdict: inconclusive: b.json (+10.0 %) within the penalty of 12.0 % that --best-layout adds to such a step before it compares layouts; --threshold judges by the ratio"
+    assert (done.stdout.splitlines()[-1] == last) == (verdict == "inconclusive"), done.stdout
+    done = busbar.run("compare", "a.json", "b.json", *args, "--json", "-", emulated=False, cwd=tmp_path)
+    assert [(r["verdict"], r["penalty"]) for r in json.loads(done.stdout)["results"]] == [(None, penalties[0]), (verdict, penalties[1])]
 
 
 def test_plans_that_differ_by_one_value_of_the_profile_share_their_error(busbar, tmp_path):

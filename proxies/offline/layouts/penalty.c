@@ -56,6 +56,11 @@ double bb_layouts_penalty(const struct bb_layout_choice *c, const struct bb_layo
     return kind_of(c, of)->longer;
 }
 
+bool bb_layouts_is_published(const struct bb_layout_choice *c, const struct bb_layout_subject *of)
+{
+    return kind_of(c, of)->tp > 0;
+}
+
 void bb_layouts_penalty_text(const struct bb_layout_choice *c, const struct bb_layout_subject *of, char *text,
                              size_t size)
 {

@@ -364,6 +364,11 @@ static void print_penalty(const struct bb_layouts *found, const struct bb_layout
     fprintf(out, "#   penalty of %s, %.1f%%: %s\n", name, 100 * row->penalty, text);
 }
 
+static bool is_unpublished(const struct bb_layouts *found, const struct bb_layout_row *row)
+{
+    return !bb_layouts_is_published(&row->choice, &found->subject);
+}
+
 static void print_penalties(const struct bb_layouts *found, int top, FILE *out)
 {
     const char *time = found->rows[0].p50_ns > 0 ? "p50" : "step";
@@ -371,13 +376,15 @@ static void print_penalties(const struct bb_layouts *found, int top, FILE *out)
 
     for (int i = 0; i < found->n && i < top; i++)
         any |= found->rows[i].penalty > 0;
-    if (any)
-        fprintf(out,
-                "# sorted by %s + penalty. The penalty is how much longer published steps of such layouts took than "
-                "predicted; for layouts without published steps it is the error of the other forecasts (--explain "
-                "prints the reason)\n",
-                time);
-    else if (found->rows[0].p50_ns > 0)
+    if (any) {
+        fprintf(
+            out,
+            "# sorted by %s + penalty: how much longer published steps of such layouts took than predicted (--explain "
+            "prints the reason)\n",
+            time);
+        print_list(found, top, "# no published step of such a layout, the penalty is the error of other forecasts",
+                   is_unpublished, out);
+    } else if (found->rows[0].p50_ns > 0)
         fputs("# sorted by p50\n", out);
 }
 

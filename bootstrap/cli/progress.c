@@ -16,13 +16,13 @@
 
 /* ---- printing; the caller holds the lock of struct bb_progress ---- */
 
-enum { TIME_LEFT_TEXT = 96, LONG_S = 30 };
+enum { TIME_LEFT_TEXT = 96, LONG_S = 30, MAX_FACTOR = 16 };
 
-/* Returns ", about 40 s left", or "" if the remaining time is unknown. The rate is that until the last advance, so that
- * the estimate does not grow during a step. */
+/* Returns ", about 40 s left", or "" if the remaining time is unknown: less than 1 / MAX_FACTOR of the work is done. The
+ * rate is that until the last advance, so that the estimate does not grow during a step. */
 static const char *format_time_left(const struct bb_progress *p, char text[TIME_LEFT_TEXT])
 {
-    double s = p->done > 0 && p->done < p->total
+    double s = p->done > 0 && MAX_FACTOR * p->done >= p->total && p->done < p->total
                    ? (p->advance_s - p->phase_start_s) * (p->total - p->done) / p->done - (bb_now_s() - p->advance_s)
                    : 0;
     const char *data = getenv("EMU_DATA");

@@ -47,7 +47,7 @@ void bb_progress_clear(struct bb_progress *p);
 /*
  * bb_progress_expect - start a phase with a total amount of work of `total`, in a unit of the caller's choice.
  * bb_progress_advance - add completed work in the same unit. The remaining time is extrapolated from the completed
- * fraction of the work and the time since the start of the phase.
+ * fraction of the work, from a sixteenth on, and the time since the start of the phase.
  */
 void bb_progress_expect(struct bb_progress *p, double total);
 void bb_progress_advance(struct bb_progress *p, double amount);

@@ -999,7 +999,8 @@ static void print_verdict(const struct bb_report *r)
     if (r->gain)
         fprintf(r->out, "; %s", r->gain);
     else if (t->shortest[0])
-        fprintf(r->out, "; shortest time %.2f us (%s)", t->shortest_us, t->shortest);
+        fprintf(r->out, "; shortest %s %.2f us (%s)", r->ctx->host_time ? "time of the host to enqueue" : "time",
+                t->shortest_us, t->shortest);
     if (t->highest_gbps > 0)
         fprintf(r->out, "%s highest bus bandwidth %.2f GB/s (%s)", r->gain || !t->shortest[0] ? ";" : ",",
                 t->highest_gbps, t->highest);

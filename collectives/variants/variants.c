@@ -334,19 +334,25 @@ static const struct bb_field gemm_fields[] = {
     {"comm_slowdown", "coll", "slower", 6, 2, SHOWS(comm_slowdown)},
     {"gemm_and_collectives_us", "both", "(us)", 10, 2, SHOWS(both_us)},
     {"gain_with_gemm", "gain", "both", 6, 2, SHOWS(gain_with_gemm)},
-    {"verdict_with_gemm", "place", "both", 6, 0, SHOWS(verdict_with_gemm)},
+    {"verdict_with_gemm", "verdict", "both", 7, 0, SHOWS(verdict_with_gemm)},
     {0},
 };
 static const struct bb_field end_fields[] = {
     {"wrong", "#wrong", "", 6, 0, SHOWS(wrong), .none = "N/A"},
-    {NULL, "place", "alone", 5, 0, SHOWS(result), .form = BB_FORM_LEFT},
+    {NULL, "verdict", "", 7, 0, SHOWS(result), .form = BB_FORM_LEFT},
+    {0},
+};
+static const struct bb_field end_with_gemm_fields[] = {
+    {"wrong", "#wrong", "", 6, 0, SHOWS(wrong), .none = "N/A"},
+    {NULL, "verdict", "alone", 7, 0, SHOWS(result), .form = BB_FORM_LEFT},
     {0},
 };
 
 /* Prints headings (row NULL) or a row. */
 static void print_line(const struct bb_variants *v, const struct row *row, bool units)
 {
-    const struct bb_field *const lists[] = {alone_fields, v->with_gemm ? gemm_fields : NULL, end_fields};
+    const struct bb_field *const lists[] = {alone_fields, v->with_gemm ? gemm_fields : NULL,
+                                            v->with_gemm ? end_with_gemm_fields : end_fields};
     struct bb_line line = {.out = v->session->out};
 
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)

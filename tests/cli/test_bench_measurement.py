@@ -121,6 +121,7 @@ def test_table_has_the_confidence_interval_beside_the_times(busbar, tmp_path, ar
     done = busbar.run("bench", "all_reduce", "--sizes", "1K", "-C", "1", "--json", tmp_path / "r.json", *args, ranks=2)
     heading, units, row = (line for line in done.stdout.splitlines() if re.match(r"#? +(size |\(B\)|1024 )", line))
     assert ("ci95" in heading.split()) == ("(+-%)" in units.split()) == shown
+    assert "; shortest time of the host to enqueue " in done.stdout.splitlines()[-1]
     us = json.loads((tmp_path / "r.json").read_text())["results"][0]["time_us"]
     low, high = us["ci95"]
     assert not shown or float(row.split()[-1]) == pytest.approx(50 * (high - low) / us["p50"], abs=0.1)

@@ -55,6 +55,16 @@ static void report_a_quarter(struct bb_progress *p)
     usleep(100000);
 }
 
+/* A twentieth is done: too little for an estimate. */
+static void report_a_twentieth(struct bb_progress *p)
+{
+    bb_progress_expect(p, 20);
+    bb_progress_show(p, "row");
+    usleep(200000);
+    bb_progress_advance(p, 1);
+    usleep(200000);
+}
+
 /* A tenth of 1.6 s is left: too little for an estimate. */
 static void report_nearly_all(struct bb_progress *p)
 {
@@ -115,6 +125,7 @@ static void estimates_the_time_left_from_the_work_done(void **state)
     assert_non_null(last);
     assert_true(left >= 4 && left <= 9);
     assert_non_null(strstr(last, " s left\n"));
+    assert_null(strstr(output_of(report_a_twentieth, "0.05", 0, false), "left"));
     assert_null(strstr(output_of(report_nearly_all, "0.05", 0, false), "left"));
 }
 

@@ -156,6 +156,16 @@ static int mlp_gemms(const struct bb_layer_sizes *s, int64_t rows, int64_t width
     return rows > 0;
 }
 
+static int out_gemms(const struct bb_layer_sizes *s, struct gemm *p)
+{
+    const int64_t width = s->out_groups ? s->out_groups * s->out_lora : s->heads * s->value_dim;
+
+    if (s->out_groups > 0)
+        *p++ = wide_gemm(s, "out groups", s->heads * s->value_dim / s->out_groups, s->out_lora, s->out_groups);
+    *p = linear_gemm(s, "out", s->tokens, width, s->hidden, 1);
+    return s->out_groups > 0 ? 2 : 1;
+}
+
 static int base_gemms(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, int64_t rows, struct gemm *p)
 {
     struct gemm other;
@@ -181,13 +191,7 @@ static int base_gemms(const struct bb_layer_sizes *s, enum bb_kernels_kind kind,
     case BB_KERNELS_CROSS_CORE:
         return core_gemms(s, s->encoder_sequence, p);
     case BB_KERNELS_OUT:
-        p[0] = linear_gemm(s, "out", s->tokens, s->out_groups ? s->out_groups * s->out_lora : s->heads * s->value_dim,
-                           s->hidden, 1);
-        if (s->out_groups == 0)
-            return 1;
-        p[1] = p[0];
-        p[0] = wide_gemm(s, "out groups", s->heads * s->value_dim / s->out_groups, s->out_lora, s->out_groups);
-        return 2;
+        return out_gemms(s, p);
     case BB_KERNELS_UP:
         return mlp_gemms(s, s->tokens, s->hidden, s->ffn, 1, &p[0], &other);
     case BB_KERNELS_SECOND_UP:

@@ -3,6 +3,7 @@
 
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/results/checks.h"
+#include "collectives/health/inventory.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -694,7 +695,7 @@ static json_t *checks_json(const struct bb_health_report *r, bool is_begun)
 static int node_gpus(const struct bb_health_report *r)
 {
     const struct bb_device_info *d = &r->session->device;
-    const bool is_known = !d->emulated && d->node_gpus > 0 && (d->node_gpus & (d->node_gpus - 1)) == 0;
+    const bool is_known = !d->emulated && bb_health_is_node_size(d->node_gpus);
 
     return is_known ? d->node_gpus : MAX(r->health->node_gpus, d->emulated ? 0 : d->node_gpus);
 }

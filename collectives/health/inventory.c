@@ -429,12 +429,17 @@ static void judge_nics(const char *text, int nodes, const char *earlier, struct 
     snprintf(m->text, MESSAGE, "no RDMA NICs (/sys/class/infiniband): NCCL needs a network plugin or uses TCP");
 }
 
-/* Warns if a node has fewer GPUs than one of the profile: 7 of 8. Nodes with a power of two are also built. */
+bool bb_health_is_node_size(int gpus)
+{
+    return gpus > 0 && (gpus & (gpus - 1)) == 0;
+}
+
+/* Warns if a node has fewer GPUs than one of the profile: 7 of 8. */
 static void judge_gpus(const char *text, int node_gpus, const char *earlier, struct message *m)
 {
     const int n = atoi(text);
 
-    if (earlier || n == 0 || n >= node_gpus || (n & (n - 1)) == 0)
+    if (earlier || n == 0 || n >= node_gpus || bb_health_is_node_size(n))
         return;
     m->level = BB_HEALTH_WARN;
     snprintf(m->text, MESSAGE, "CUDA finds %d GPUs, expected %d: a GPU may be lost; see nvidia-smi -L, dmesg", n,

@@ -20,6 +20,8 @@
  *   list     the entries that bb_health_inventory appended; what has grown is added
  *   Returns  as bb_health_inventory
  */
+/* bb_health_is_node_size - whether nodes are built with this number of GPUs: a power of two. With another one a GPU may be lost. */
+bool bb_health_is_node_size(int gpus);
 struct bb_health_inventory;                    /* contains no pointers */
 extern const size_t bb_health_inventory_bytes; /* its size */
 int bb_health_inventory(struct bb_health *h, struct bb_session *s, const int *gpu_of, const json_t *baseline,

@@ -188,6 +188,31 @@ def test_rejects_invalid_cluster_files(busbar, tmp_path, change, field):
     assert field in rejected(busbar, "gpt2_large", "--ranks", 8, "--cluster", path)
 
 
+def test_cluster_file_without_section_nccl(busbar, tmp_path):
+    """The alpha-beta model has no NICs, and its rate between nodes is that of a GPU: one above that within nodes is probably that of a NIC. One
+    line names all missing keys."""
+    whole = json.loads((CLUSTERS / "emulated-default.json").read_text())
+    path = tmp_path / "cluster.json"
+
+    def plan(ranks, **change):
+        path.write_text(json.dumps({**whole, **change}))
+        done = busbar.run("plan", "all_reduce", "--ranks", ranks, "--sizes", "1G", "--cluster", path, emulated=False)
+        assert (done.returncode == 0) == done.stdout.startswith("# busbar")
+        return done.stderr
+
+    for gpus, rate, warns in ((4, 20, True), (4, 50, False), (1, 20, False)):
+        stderr = plan(64, gpus_per_node=gpus, intra={"latency_us": 4, "gbps": rate}, inter={"latency_us": 5, "gbps": 50})
+        assert stderr.startswith(f"busbar: warning: {path}: inter.gbps is 50, above intra.gbps, 20: ") == warns == (stderr != ""), stderr
+    wrong = plan(64, gpus_per_node=4, nics_per_node=1)
+    assert wrong == (f'busbar: {path}: keys are missing: nccl; to take them from another profile of `busbar list clusters`, for example: '
+                     '"base": "h100-sxm-ib"\n')
+    whole = {"name": "mine", "intra": {"gbps": 20}, "nccl": []}
+    assert re.search(": keys are missing: gpus_per_node, .*, intra.latency_us, inter.latency_us, .*nics_per_node; to take", plan(8))
+    whole["base"] = "h100-sxm-ib"
+    whole.pop("nccl")
+    assert plan(8) == ""
+
+
 def test_rejects_cluster_files_that_are_not_json(busbar, tmp_path):
     path = tmp_path / "cluster.json"
     for text in ("", "{", "[]", '{"name": "a", "name": "b"}'):
@@ -562,12 +587,12 @@ def test_profile_with_base_has_the_values_of_its_base_and_transport(busbar, tmp_
     changed = ("all_gather", "--ranks", "16", "-b", "1K", "-e", "1K")
     assert plan("h100-sxm-ib", *changed, "--set", "transport=efa-v2", "--set", "nics_per_node=32") == plan("aws-p5", *changed)
     done = busbar.run("plan", "broadcast", "--ranks", "16", "--cluster", "h100-sxm-ib", "--set", "transport=rooce", emulated=False)
-    assert done.returncode == 2 and done.stderr.startswith("busbar: unknown transport 'rooce', did you mean 'roce'?")
+    assert done.returncode == 2 and done.stderr.startswith("busbar: unknown transport 'rooce', did you mean 'roce'?") and "infiniband" in done.stderr
     for name, accepted in (("h100-sxm-ib", True), ("gb200-nvl72", True), ("aws-p5", False)):  # infiniband: the values of the base, no file
         (tmp_path / "mine.json").write_text(json.dumps({"name": "mine", "base": name, "transport": "infiniband"}))
         for args in ((tmp_path / "mine.json",), (name, "--set", "transport=infiniband")):
             done = busbar.run("plan", "broadcast", "--ranks", "16", "--cluster", *args, emulated=False)
-            assert (done.returncode == 0) == accepted and ("unknown transport 'infiniband'" in done.stderr) != accepted, done.stderr
+            assert (done.returncode == 0) == accepted and ("try: --cluster h100-sxm-ib" in done.stderr) != accepted, done.stderr
         if accepted:
             assert plan(tmp_path / "mine.json", *changed) == plan(name, *changed)
     (tmp_path / "mine.json").write_text(json.dumps({**own, "base": str(tmp_path / "mine.json")}))

@@ -423,13 +423,13 @@ static void test_bad_profiles(void **state)
     static const struct {
         const char *find, *put, *message;
     } edits[] = {
-        {"\"kernel_us\": 3,", "", "'kernel_us' is missing"},
+        {"\"kernel_us\": 3,", "", "keys are missing: kernel_us;"},
         {"\"kernel_us\": 3", "\"kernel_us\": -3", "'kernel_us'"},
         {"\"kernel_us\": 3", "\"kernel_us\": 3, \"kernal_us\": 3",
          "unknown key 'kernal_us', did you mean 'kernel_us'?"},
         {"\"memory_gbps\": 1", "\"memory_gbps\": 0", "'memory_gbps' is 0"},
         {"\"latency_us\": 4", "\"latency\": 4", "unknown key 'intra.latency'"},
-        {"\"float16\": 2,", "", "'float16' is missing"},
+        {"\"float16\": 2,", "", "keys are missing: tflops.float16;"},
         {"\"name\": ", "\"name\": 1, \"description\": ", "'name'"},
         {"{", "[", "line 2"},
     };

@@ -18,6 +18,7 @@
 
 #define MAX_NAMES    128
 #define MODEL_SCHEMA "busbar.model/1"
+#define INFINIBAND   "infiniband" /* a transport without file */
 
 size_t bb_profile_names(const char *kind, const char **names, size_t capacity)
 {
@@ -205,9 +206,11 @@ static int reject_name(const char *kind, const char *name_or_path)
     const char *names[MAX_NAMES], *near, *other;
     char singular[32];
     double number;
-    size_t n = bb_profile_names(kind, names, MAX_NAMES);
+    size_t n = bb_profile_names(kind, names, MAX_NAMES - 1);
     const bool is_model = strcmp(kind, "models") == 0;
 
+    if (strcmp(kind, "transports") == 0)
+        names[n++] = INFINIBAND;
     snprintf(singular, sizeof(singular), "%.*s", (int)strlen(kind) - 1, kind);
     if (strcmp(name_or_path, "-") == 0)
         return bb_err(BB_EUSAGE, "--%s - is not stdin; try: --%s /dev/stdin", singular, singular);
@@ -370,6 +373,9 @@ static int put_transport(json_t *cluster, const char *name, bool changes)
 
     if (former && strcmp(former, name) == 0 && !find_text("transports", name))
         return 0; /* infiniband, whose values the profile has */
+    if (strcmp(name, INFINIBAND) == 0)
+        return bb_err(BB_EUSAGE, "transport '%s' is only that of profiles which have it; try: --cluster h100-sxm-ib",
+                      name);
     TRY(bb_profile_load("transports", name, &transport));
     if (changes && !json_object_get(transport, "nccl"))
         rc = bb_err(BB_EUSAGE, "--set transport=%s: it has no values of its own, only the profile h100-sxm-sharp has",

@@ -14,6 +14,9 @@
 
 /* ---- reading a profile ---- */
 
+#define KEY_TEXT     64
+#define MISSING_TEXT 1024 /* for all required keys */
+
 #define AT(member)           offsetof(struct bb_cluster, member)
 #define INTEGER(key, member) BB_FIELD(key, BB_JSON_WHOLE, AT(member), .min = 1, .max = 1e9)
 /* Limits of the values in a profile. Within these limits all durations fit into 64-bit nanoseconds. */
@@ -74,6 +77,39 @@ static const struct bb_json_field fields[] = {INTEGER("gpus_per_node", gpus_per_
                                               BB_FIELD("description", BB_JSON_ANY, 0),
                                               BB_FIELD("source", BB_JSON_ANY, 0),
                                               {0}};
+
+/* Returns whether the profile has the key at this path, such as "intra.gbps". */
+static bool has_key(const json_t *root, const char *path)
+{
+    char name[KEY_TEXT];
+
+    for (const char *dot; (dot = strchr(path, '.')); path = dot + 1) {
+        snprintf(name, sizeof(name), "%.*s", (int)(dot - path), path);
+        root = json_object_get(root, name);
+    }
+    return json_object_get(root, path);
+}
+
+/* Rejects a profile without required keys, and names them all. The alpha-beta model has no NICs. */
+static int reject_missing(const json_t *root, const char *name_or_path)
+{
+    char missing[MISSING_TEXT] = "";
+    size_t used = 0;
+
+    for (const struct bb_json_field *f = fields; f->key; f++) {
+        const bool is_required = (f->kind != BB_JSON_ANY && !f->optional) || strcmp(f->key, "name") == 0 ||
+                                 (strcmp(f->key, "nccl") == 0 && has_key(root, "nics_per_node")) ||
+                                 (strcmp(f->key, "nics_per_node") == 0 && has_key(root, "nccl"));
+
+        if (is_required && !has_key(root, f->key))
+            used += (size_t)snprintf(missing + used, sizeof(missing) - used, "%s%s", used ? ", " : "", f->key);
+    }
+    return used == 0 ? 0
+                     : bb_err(BB_EUSAGE,
+                              "%s: keys are missing: %s; to take them from another profile of `busbar list clusters`, "
+                              "for example: \"base\": \"h100-sxm-ib\"",
+                              name_or_path, missing);
+}
 
 /* Reads an optional section (JSON object) of a profile; *is_there is set to whether the profile contains the
  * section. If it does, all its keys are required. */
@@ -337,6 +373,7 @@ static int read_profile(const json_t *root, const char *name_or_path, struct bb_
 
     *cluster = (struct bb_cluster){.gpus_per_node = 1};
     TRY(bb_json_reject_unknown(root, name_or_path, fields, ""));
+    TRY(reject_missing(root, name_or_path));
     TRY(bb_json_text_at(root, "name", name_or_path, &name));
     snprintf(cluster->name, sizeof(cluster->name), "%.50s%s%s%.60s%s", name,
              json_is_true(json_object_get(root, "emulated")) ? " (emulated)" : "",
@@ -516,6 +553,17 @@ out:
     return rc;
 }
 
+/* The alpha-beta model takes the bandwidth between nodes per GPU. */
+static void warn_of_alpha_beta(const struct bb_cluster *c, const char *name_or_path)
+{
+    if (c->n_variants == 0 && c->gpus_per_node > 1 && c->inter.gbps > c->intra.gbps)
+        bb_warn(
+            "%s: inter.gbps is %g, above intra.gbps, %g: without 'nccl' and 'nics_per_node' it is the rate of a GPU, "
+            "so collectives on several nodes are faster than on one; for the values of another profile: \"base\": "
+            "\"h100-sxm-ib\"",
+            name_or_path, c->inter.gbps, c->intra.gbps);
+}
+
 int bb_cluster_load_changed(const char *name_or_path, const struct bb_opt_texts *changes, struct bb_cluster *cluster)
 {
     json_t *root;
@@ -527,6 +575,7 @@ int bb_cluster_load_changed(const char *name_or_path, const struct bb_opt_texts 
     if (changes && changes->n > 0)
         TRY(change_cluster(root, name_or_path, changes, cluster));
     TRY(bb_profile_warn_of_transport(root, name_or_path));
+    warn_of_alpha_beta(cluster, name_or_path);
 out:
     json_decref(root);
     return rc;

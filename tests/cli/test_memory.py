@@ -1,10 +1,9 @@
 """The memory that training needs, against published peaks (reference_data/memory.json).
 
 Nothing of Megatron-LM's formulas is fitted. torch has one fitted factor, from FITTED; the other peaks test it, among them all with
---recompute ops. All peaks of 405B gather parameters in 8 bits (torchtitan, train_configs/llama3_405b.toml), but cp8, because float8.py
-requires dp_shard > 1. UNEXPLAINED are the peaks that are predicted more than 10 % too small. Each peak of 405B has 7 to 9 GiB that no known
-tensor explains, those with four samples per micro-batch 7 GiB more, whatever the schedule. The first of them has the tensors of "4D cp1",
-interleaved 7 GiB less."""
+--recompute ops. cp1 to cp4 of 405B gather parameters in 8 bits (torchtitan, train_configs/llama3_405b.toml), cp8 cannot (float8.py requires
+dp_shard > 1). 3D is stated with 16 bits, which the source does not say: 3D 1F1B has the tensors of "4D cp1" (also in the code that PyTorch 2.6
+generates for a layer, with one or four samples), but 7.2 GiB more, and cp8 has 7.8 GiB more than cp4. IN_8_BITS: the errors with 8 bits."""
 import json
 import pathlib
 import statistics
@@ -14,14 +13,16 @@ from accuracy import MODELS
 
 DATA = json.loads((pathlib.Path(__file__).parent / "reference_data/memory.json").read_text())
 FITTED = {"titan 70B x256 2D fp8", "titan 8B x8 cp1 32K fp8"}
-UNEXPLAINED = {"titan 405B x512 3D 1F1B fp8": -0.17, "titan 405B x512 4D cp4 128K fp8": -0.11, "titan 405B x512 4D cp8 256K fp8": -0.10}
+IN_8_BITS = {"titan 405B x512 3D 1F1B fp8": -0.127, "titan 405B x512 3D interleaved fp8": -0.070}
 
 
 @pytest.fixture(scope="module")
 def errors(busbar, tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     found = {}
-    for row in DATA["peaks"]:
+    in_8_bits = [{**row, "id": row["id"] + " gather", "words": row["words"] + " --fp8-param-gather"} for row in DATA["peaks"]
+                 if row["id"] in IN_8_BITS]
+    for row in DATA["peaks"] + in_8_bits:
         model = row["model"]
         if model in MODELS:
             model = folder / f"{model}.json"
@@ -42,13 +43,13 @@ def test_peaks_of_megatron(errors):
 
 def test_peaks_of_torch(errors):
     rows = {name: error for name, error in errors.items() if name.startswith("titan")}
-    for name, error in UNEXPLAINED.items():
-        assert rows.pop(name) == pytest.approx(error, abs=0.005)
+    for name, error in IN_8_BITS.items():
+        assert rows.pop(name + " gather") == pytest.approx(error, abs=0.005)
     assert abs(statistics.mean(rows.pop(name) for name in FITTED)) < 0.005
     operations = [rows[row["id"]] for row in DATA["peaks"] if "--recompute ops" in row["words"]]
-    assert len(operations) == 11 and max(map(abs, operations)) < 0.1 and statistics.mean(map(abs, operations)) < 0.03
+    assert len(operations) == 11 and max(map(abs, operations)) < 0.08 and statistics.mean(map(abs, operations)) < 0.025
     pipelines = [error for name, error in rows.items() if "405B" in name]
-    assert len(pipelines) == 3 and max(map(abs, pipelines)) < 0.1
+    assert len(pipelines) == 6 and max(map(abs, pipelines)) < 0.055
     compiled = [rows[row["id"]] for row in DATA["peaks"] if row.get("software") == "torch-compile" and "--loss" not in row["words"]]
-    assert len(compiled) == 9 and max(map(abs, compiled)) < 0.05  # the model is compiled, the loss is not
-    assert len(rows) == 19 and all(abs(error) < 0.1 for error in rows.values())
+    assert len(compiled) == 15 and max(map(abs, compiled)) < 0.055  # the model is compiled, the loss is not
+    assert len(rows) == 22 and all(abs(error) < 0.08 for error in rows.values())

@@ -246,6 +246,11 @@ void bb_sync_add_update_peak(double update_bytes, double bytes[BB_USES])
     bytes[BB_USE_OPTIMIZER] += fmax(0, update_bytes - bytes[BB_USE_ACTIVATIONS]);
 }
 
+bool bb_sync_has_float_copy(const struct bb_dp_config *p)
+{
+    return bb_dtypes[p->params].bytes < 4 && !p->options.precision_aware && optimizer_of_policy(p)->copy > 0;
+}
+
 void bb_sync_memory(const struct bb_dp_config *p, const struct bb_sync_comms *comms, double parameters,
                     double bytes[BB_USES])
 {

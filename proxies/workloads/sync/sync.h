@@ -289,6 +289,9 @@ int bb_sync_arrivals(const struct bb_sync_unit *units, int n_units, bool per_uni
 void bb_sync_memory(const struct bb_dp_config *policy, const struct bb_sync_comms *comms, double parameters,
                     double bytes[BB_USES]);
 
+/* bb_sync_has_float_copy - returns whether the optimizer has a whole float copy of 16-bit parameters. */
+bool bb_sync_has_float_copy(const struct bb_dp_config *policy);
+
 /*
  * bb_sync_role_memory - add the training memory of the role whose program is built to bytes[BB_USES], to which the
  * caller has already added the activations.

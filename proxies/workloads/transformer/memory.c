@@ -35,10 +35,11 @@ static const struct bb_memory_stack stacks[] = {
     {"megatron-plain", .fused_loss = true, .loss_in_place = true, .float_copies = {1, 1}, .has_placeholders = true,
      .reserved = 1},
     {"torch", .float_copies = {3, 4}, .keeps_whole = true, .saves_gathered = true, .saves_unused = true,
-     .reserved = 1.04},
-    {"torch-compile", .float_copies = {3, 4}, .keeps_whole = true, .saves_gathered = true, .reserved = 1.04},
+     .reserved = 1.06},
+    {"torch-compile", .float_copies = {3, 4}, .keeps_whole = true, .saves_gathered = true, .copies_early = true,
+     .reserved = 1.06},
     {"torch-te", .float_copies = {3, 4}, .keeps_whole = true, .saves_gathered = true, .saves_unused = true,
-     .reserved = 1.04},
+     .reserved = 1.06},
     {"jax", .fused_loss = true, .float_copies = {3, 4}, .reserved = 1},
 };
 
@@ -358,17 +359,21 @@ static int mtp_layers(const struct bb_memory *m, int part)
 
 /* Bytes that the backward of a layer needs in PyTorch in addition to stored activations and communication_bytes: the gradient
  * of the gathered input from the second up projection; in ring attention the keys and values of all ranks, once for each
- * query head. */
+ * query head. Compiled (copies_early), also the copy that a reduce-scatter of the second dimension reads, and with FP8 the
+ * gathered gradient and transposed copies of this gradient and of both gathered inputs, for the GEMMs of weight gradients. */
 static double torch_backward_bytes(const struct bb_memory *m)
 {
     const struct bb_arch *a = m->arch;
     const double column = tokens_per_rank(m) * element_bytes(m);
+    const bool scatters = m->grid->tp > 1 && m->layers_config->sequence_parallel;
     double sum = 0;
 
     if (!m->stack || !m->stack->keeps_whole)
         return 0;
-    if (m->grid->tp > 1 && m->layers_config->sequence_parallel && a->gated)
-        sum += column * a->hidden;
+    if (scatters)
+        sum += column * a->hidden * (a->gated + m->stack->copies_early);
+    if (m->layers_config->precision == BB_GEMM_FP8 && m->stack->copies_early)
+        sum += 4 * tokens_per_rank(m) * a->hidden * gemm_input_bytes(m);
     if (m->grid->cp > 1 && m->layers_config->context == BB_CONTEXT_RING)
         sum += column * 2 * a->heads * a->head_dim / m->grid->tp * m->grid->cp;
     return sum;
@@ -427,7 +432,8 @@ static double offloaded_bytes(const struct bb_memory *m)
 static double activation_bytes(const struct bb_memory *m, int stage)
 {
     const struct bb_schedule *s = m->schedule;
-    double live = (double)bb_schedule_live(s, stage) / s->chunks, sum = 0, transient = 0;
+    const bool overlaps = bb_schedule_is_bidirectional(s);
+    double live = (double)bb_schedule_live(s, stage) / s->chunks, sum = 0, transient = 0, head;
     bool has_embedding = false, has_head = false;
 
     for (int c = 0; c < s->chunks; c++) {
@@ -438,15 +444,16 @@ static double activation_bytes(const struct bb_memory *m, int stage)
         has_embedding |= part == 0;
         has_head |= is_last;
         sum += kept;
-        kept += is_last ? bb_memory_head(m) : 0; /* the head releases its activations before the layers run their
-                                                    backward */
-        transient = fmax(transient, peak - kept);
+        /* the head releases its activations before the layers of any chunk run their backward; dualpipe overlaps both with those
+         * of the other direction */
+        head = is_last ? bb_memory_head(m) : 0;
+        transient = fmax(transient, overlaps ? peak - kept - head : fmax(peak - kept, head));
     }
     sum = (sum - offloaded_bytes(m)) * live;
     if (has_embedding)
         sum += live * bb_memory_embedding(m);
     if (has_head)
-        sum += (bb_schedule_row(s)->all_forwards_first ? s->micro_batches : 1) * bb_memory_head(m);
+        sum += ((bb_schedule_row(s)->all_forwards_first ? s->micro_batches : 1) - !overlaps) * bb_memory_head(m);
     if (has_head && keeps_whole(m))
         sum += (s->micro_batches - 1) * decoder_tokens(m) * element_bytes(m) * rank_vocabulary(m);
     return sum + transient;
@@ -627,6 +634,20 @@ static double quantized_bytes(const struct bb_memory *m, int stage)
 
 /* ---- communication buffers ---- */
 
+/* Bytes of the gradients of the last layer of each chunk: FSDP keeps the input of its last reduce-scatter until the next, one step
+ * later, because PyTorch's pipeline starts the reduce-scatters after the callback that releases it. */
+static double kept_reduction_bytes(const struct bb_memory *m, int stage)
+{
+    double sum = 0;
+
+    for (int c = 0; c < m->schedule->chunks; c++) {
+        int part, first, n = chunk_layers(m, stage, c, &part, &first);
+
+        sum += n > 0 ? all_of(layer_share(m, first + n - 1)) : 0;
+    }
+    return sum * (double)bb_dtypes[m->policy->grads].bytes;
+}
+
 /* Bytes of temporary buffers for full gradients or parameters, in addition to the shards. ZeRO-2: two gradient
  * buckets, one being filled and one being reduced. ZeRO-3 and HSDP: the parameters of two layers and the gradients
  * of one layer. Frozen parameters have no gradients. */
@@ -646,6 +667,7 @@ static double transient_bytes(const struct bb_memory *m, int stage)
         return grads * fmin(all_of(size.sum), 2 * bb_bucket_limit(&m->policy->rule, (size_t)grads, m->dense->n, 1));
     if (keeps_whole(m))
         return gathered + size.gathered + frozen.gathered + all_of(size.sum) * grads / whole_gradient_parts(m) +
+               kept_reduction_bytes(&trained, stage) +
                (grads > parameter_bytes(m) ? size.largest * parameter_bytes(m) : 0);
     if (bb_sync_gathers_parameters(m->policy->kind))
         return gathered + size.largest * grads;
@@ -710,6 +732,19 @@ double bb_memory_host_optimizer_bytes(const struct bb_memory *m, int stage)
            ((double)p.dense / m->dense->n + (p.expert > 0 ? (double)p.expert / m->expert->n : 0));
 }
 
+/* FSDP2 shards the float parameters and casts what it gathers (_fsdp_collectives.py, foreach_all_gather): the float copy of
+ * the optimizer is the shard, and there is no other. */
+static void merge_shards(const struct bb_memory *m, double bytes[BB_USES])
+{
+    const double shard = bytes[BB_USE_PARAMETERS];
+
+    if (!m->stack || !m->stack->keeps_whole || !bb_sync_gathers_parameters(m->policy->kind) ||
+        !bb_sync_has_float_copy(m->policy) || bb_sync_offloaded_part(m->policy) > 0)
+        return;
+    bytes[BB_USE_PARAMETERS] += shard;
+    bytes[BB_USE_OPTIMIZER] -= 2 * shard;
+}
+
 void bb_memory_rank_bytes(const struct bb_memory *m, int stage, double bytes[BB_USES])
 {
     const bool gathers = bb_sync_gathers_parameters(m->policy->kind);
@@ -725,6 +760,7 @@ void bb_memory_rank_bytes(const struct bb_memory *m, int stage, double bytes[BB_
         bb_sync_memory(m->policy, m->expert, (double)parameters.expert, bytes);
         update += bb_sync_update_peak_bytes(m->policy, m->expert, (double)parameters.expert);
     }
+    merge_shards(m, bytes);
     bytes[BB_USE_PARAMETERS] += quantized_bytes(m, stage);
     if (bb_arch_trained(m->arch).adapters_only)
         frozen = bb_memory_parameters(m, stage);

@@ -54,9 +54,15 @@
  *                           those of a layer are in 16 bits before they are added (FSDPParam, to_accumulated_grad_if_needed). The
  *                           buffers of all-gathers have a stream and therefore a part of the allocator of their own.
  *                           PyTorch's stages have receive buffers for the messages of all micro-batches and keep the gradients
- *                           of inputs (pytorch/pytorch, pull request 164329)
+ *                           of inputs (pytorch/pytorch, pull request 164329). The input of the last reduce-scatter of a
+ *                           step stays until the next step's first (_fsdp_param_group.py, reduce_scatter_state; stage.py, run_post_backward)
+ *   shards of FSDP2         float only; gathers cast them (_fsdp_collectives.py, foreach_all_gather)
  *   sequence parallelism    PyTorch stores the gathered inputs of GEMMs; Megatron-LM gathers them again. In PyTorch each of two
  *                           up projections has its own gradient of the gathered input
+ *   compiled backward       the input of a reduce-scatter of the sequence, which is not the first dimension, is a copy
+ *                           (torch/distributed/_functional_collectives.py); torchao multiplies FP8 tensors with contiguous
+ *                           tokens (float8_ops.py), which are copies. The code that inductor 2.6 generates (for CPUs, torchao
+ *                           0.8) for a layer of Llama 3.1 405B needs 8.1 GiB at its peak; the formulas: 8.3
  *   ring attention          PyTorch gathers the keys and values of all ranks (torch/distributed/tensor/experimental/
  *                           _attention.py, rotate method allgather), which torchtitan repeats for each query head
  *   allocator               the caching allocator reserves more than what is in use; fitted (memory.c)
@@ -84,6 +90,8 @@ struct bb_memory_stack {
     bool loss_in_place;   /* the gradient of a fused loss replaces the logits */
     int float_copies[2];  /* float copies of the logits with an unfused loss; [1]: with tensor parallelism */
     bool has_placeholders, keeps_whole, saves_gathered;
+    bool
+        copies_early; /* compiled: copies of a layer's backward that eager mode makes one after the other exist together */
     bool saves_unused; /* --recompute ops: also outputs of GEMMs that no backward needs are stored */
     double reserved;   /* factor of activations and communication buffers */
 };

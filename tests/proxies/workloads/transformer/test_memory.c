@@ -373,6 +373,8 @@ static void activations_with_recomputation(void **state)
     assert_true(fabs(activations(&h, 3) - 25 * (3 * all + layer_input)) < 1e-9);
     h.layers_config.recompute_layers = 4;
     assert_true(fabs(activations(&h, 3) - 25 * 4 * layer_input - all + layer_input) < 1e-9);
+    /* the logits of the last chunk, 4 (1 + V/h) / 8, are released before a layer of any chunk is recomputed */
+    assert_true(fabs(activations(&h, 7) - 17 * 4 * layer_input - all + layer_input) < 1e-9);
 }
 
 /* Llama 3 70B in one stage, tp 8: unfused attention adds the softmax output, 2 a s^2 b / t. */
@@ -500,11 +502,13 @@ static void placeholder_gradients(void **state)
 /* FSDP keeps parameters (2 bytes) and gradients (2 bytes) of a stage whole, two gathered layers (here the embedding or the head),
  * and the logits of all micro-batches. Messages: of two micro-batches the last stage has received one more than it stores, and
  * has its gradient; the first stage stores two outputs and has buffers for two gradients. Two chunks have whole gradients one after
- * the other, unless there are two rounds of micro-batches; float gradients are converted from those of one layer. In 8 bits a
- * parameter of a layer takes 1 byte, not one of the embedding. */
+ * the other, unless there are two rounds of micro-batches; float gradients are converted from those of one layer. The gradients of
+ * the last layer of each chunk are kept after their reduce-scatter. In 8 bits a parameter of a layer takes 1 byte, not one of the
+ * embedding. The only shards of parameters are float. */
 static void fsdp_in_a_pipeline(void **state)
 {
     const double message = 2 * 8192.0 * 8192, table = 128256.0 * 8192;
+    const double layer = 8192 * (2 * 8192.0 + 2 * 1024 + 3 * 28672 + 2);
     struct memory_case h;
     double bytes[BB_USES], one;
 
@@ -515,8 +519,15 @@ static void fsdp_in_a_pipeline(void **state)
     for (int stage = 0; stage < 2; stage++)
         assert_true(fabs(communication_peak(&h, stage) / h.memory.stack->reserved -
                          (4 * (double)bb_memory_parameters(&h.memory, stage).dense + 4 * (table + stage * 8192) +
-                          (stage == 0 ? 4 : 2) * message)) < 1);
+                          2 * layer + (stage == 0 ? 4 : 2) * message)) < 1);
     bb_memory_rank_bytes(&h.memory, 1, bytes);
+    assert_true(bytes[BB_USE_PARAMETERS] == (double)bb_memory_parameters(&h.memory, 1).dense &&
+                bytes[BB_USE_OPTIMIZER] == 2 * bytes[BB_USE_PARAMETERS]); /* 4 and 8 bytes, four ranks */
+    h.policy.options.optimizer = "adam-bf16";                             /* no copy: 2 and 4 bytes */
+    bb_memory_rank_bytes(&h.memory, 1, bytes);
+    assert_true(bytes[BB_USE_OPTIMIZER] == 2 * bytes[BB_USE_PARAMETERS] &&
+                2 * bytes[BB_USE_PARAMETERS] == (double)bb_memory_parameters(&h.memory, 1).dense);
+    h.policy.options.optimizer = NULL;
     one = bytes[BB_USE_ACTIVATIONS];
     h.schedule.micro_batches = 5;
     bb_memory_rank_bytes(&h.memory, 1, bytes);
@@ -527,8 +538,8 @@ static void fsdp_in_a_pipeline(void **state)
         one = communication_peak(&h, 0);
         h.policy.grads = BB_FLOAT;
         assert_true(fabs((communication_peak(&h, 0) - one) / h.memory.stack->reserved -
-                         (h.schedule.micro_batches - 2) * (double)bb_memory_parameters(&h.memory, 0).dense -
-                         2 * table) < 64);
+                         (h.schedule.micro_batches - 2) * (double)bb_memory_parameters(&h.memory, 0).dense - 2 * table -
+                         2 * 2 * layer) < 64);
     }
     one = communication_peak(&h, 0);
     h.policy.options.float8_gather = true;
@@ -542,7 +553,7 @@ static void fsdp_in_a_pipeline(void **state)
 }
 
 /* The backward of a layer in PyTorch: the gradient of the gathered input, and keys and values of two ranks, 64 heads of 128 on two
- * tp ranks. */
+ * tp ranks. Compiled: the input of the reduce-scatter and four tensors of FP8. */
 static void backward_in_pytorch(void **state)
 {
     struct bb_memory_stack other = *bb_memory_stack_of("torch", true);
@@ -561,6 +572,13 @@ static void backward_in_pytorch(void **state)
     bb_memory_rank_bytes(&h.memory, 0, bytes);
     assert_true(fabs((torch - bytes[BB_USE_ACTIVATIONS]) / other.reserved - 2 * 4096.0 * (8192 + 2 * 2 * 8192 / 2)) <
                 1);
+    h.layers_config.precision = BB_GEMM_FP8;
+    h.memory.stack = bb_memory_stack_of("torch", true);
+    bb_memory_rank_bytes(&h.memory, 0, bytes);
+    torch = bytes[BB_USE_ACTIVATIONS];
+    h.memory.stack = bb_memory_stack_of("torch-compile", true);
+    bb_memory_rank_bytes(&h.memory, 0, bytes);
+    assert_true(fabs((bytes[BB_USE_ACTIVATIONS] - torch) / other.reserved - 4096.0 * 8192 * (2 + 4)) < 1);
 }
 
 /* Whole model on one rank: logits 4 s b h (1 + V/h), all divided by t with sequence parallelism. */

@@ -13,6 +13,7 @@
 #include "proxies/simulation/simulate/graph/rank_classes.h"
 #include "proxies/workloads/registry/registry.h"
 #include "proxies/workloads/sync/sync.h"
+#include "proxies/workloads/transformer/grid/pipe_split.h"
 #include "proxies/workloads/transformer/training_bytes.h"
 
 #include <math.h>
@@ -434,7 +435,9 @@ static void note_batch(const struct bb_plan_options *o, const struct bb_proxy_co
     const int batches = (int)(step->samples / replicas / MAX(config->micro_batch_size, 1));
 
     f->default_batch = !o->config.global_batch && !o->config.micro_batches;
-    f->accepts_chunks = !o->given.transformer.schedule && t->vpp <= 1 && arch->layers >= 2 * pp && batches % pp == 0;
+    if (!o->given.transformer.schedule && t->vpp <= 1 && batches % pp == 0 && !t->pipeline_layout)
+        f->chunks =
+            bb_pipe_split_chunks(&(struct bb_pipe_split){arch->layers, pp, 1, t->first_layers, t->last_layers, NULL});
     f->accepts_larger_batch = (!o->config.global_batch || batches % (t->vpp > 1 ? 2 * pp : 2) == 0) &&
                               fits_larger_batch(o, config, arch, f->gpu_bytes);
 }

@@ -73,9 +73,14 @@ void bb_layouts_penalty_text(const struct bb_layout_choice *c, const struct bb_l
              c->cp > 1 ? ", cp" : "", c->pp > 1 ? ", pp" : "",
              c->sync == BB_SYNC_ZERO2 ? ", zero2" : sharded[sharding_of(c, of)], with[k->experts]);
     if (k->tp == 0)
-        snprintf(text, size, "no published step with %s; 80%% of the others are within %.1f%% of predictions", layout,
-                 100 * k->longer);
+        snprintf(text, size,
+                 "no published step has %s; 80%% of the other published steps took within %.1f%% of "
+                 "the predicted time",
+                 layout, 100 * k->longer);
     else
-        snprintf(text, size, "relative to predictions, the %d published step%s with %s took %s than others", k->steps,
-                 k->steps == 1 ? "" : "s", layout, k->longer > 0 ? "longer" : "no longer");
+        snprintf(text, size,
+                 "measured time by predicted time: the %d published step%s with %s %s %s other published "
+                 "steps",
+                 k->steps, k->steps == 1 ? "" : "s", layout, k->steps == 1 ? "is" : "are",
+                 k->longer > 0 ? "above those of" : "not above those of");
 }

@@ -435,8 +435,11 @@ static void write_mamba_range(char *text, size_t size)
             min = fmin(min, kinds[i].within);
             max = fmax(max, kinds[i].within);
         }
-    snprintf(text, size, "; of %d steps of other kinds of Mamba, 80%% are within %.0f to %.0f%%", steps, 100 * min,
-             100 * max);
+    snprintf(
+        text, size,
+        "; in 80%% of the %d published steps of other kinds with Mamba, the forecast was off by up to %.0f to %.0f%%, "
+        "depending on the kind",
+        steps, 100 * min, 100 * max);
 }
 
 void bb_forecast_accuracy_text(const struct bb_forecast *f, const struct bb_cluster *c, char *text, size_t size)

@@ -71,7 +71,8 @@ struct bb_forecast {
     double serial_bytes;  /* the same without --overlap-moe-expert-parallel-comm, if it is given; 0: it does not fit */
     bool default_batch;   /* true: the number of samples of a step is the default of busbar */
     const char *stages_option, *batches_option; /* options that set the numbers of stages and of micro-batches: "pp" */
-    bool accepts_chunks, accepts_larger_batch;  /* --vpp could be added, and --micro-batch-size be doubled */
+    int chunks;                                 /* value of --vpp that could be added; 0: none */
+    bool accepts_larger_batch;                  /* --micro-batch-size could be doubled */
     bool lacks_tp_overlap,
         lacks_moe_overlap; /* collectives of tensor or expert parallelism could overlap GEMMs, as with
                              --tp-comm-overlap and --overlap-moe-expert-parallel-comm */

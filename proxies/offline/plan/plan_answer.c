@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TEXT 256
+#define TEXT BB_LAUNCH_TEXT
 
 /* The values of the answer. `slowest` and the values after it are of the prediction, and zero without one. */
 struct answer {
@@ -40,7 +40,7 @@ static const struct bb_field step_line[] = {
     {NULL, " + exposed ", "", 0, 0, NS(slowest.all.exposed_ns)},
     {NULL, " + idle ", "", 0, 0, NS(slowest.all.idle_ns)},
     {NULL, " + ", "", 0, 0, NS(rest_ns)},
-    {NULL, " until rank ", " ends", 0, 0, SHOWS(last)},
+    {NULL, " until the last rank (rank ", ") ends", 0, 0, SHOWS(last)},
     {NULL, "; ", "", 0, 0, SHOWS(equal)},
     {NULL, "; rank ", "", 0, 0, SHOWS(slowest.rank)},
     {NULL, " (", ")", 0, 0, SHOWS(role)},
@@ -158,33 +158,47 @@ static void write_graph(const struct bb_prediction *p, bool modules, bool larger
              larger && !modules ? ", or " : "", modules ? "" : "--graph");
 }
 
-/* What makes the step longer than with CUDA graphs, in a noticeable part of it: kernels of the rank that computes longest wait
- * for their launches, or other launches, or the slower kernels of experts. */
-static void write_host(const struct bb_plan *plan, const struct bb_prediction *p, struct answer *a)
+static double saved_by_graphs(const struct bb_prediction *p)
 {
-    const struct bb_forecast *f = plan->forecast;
-    const bool larger = f && f->accepts_larger_batch && !bb_forecast_is_tight(plan, f);
-    const bool modules = f && f->graphs_modules;
-    const double step_ns = (double)p->step_ns, waits = (double)p->launch_wait_ns / step_ns;
-    const double saved = p->graph_ns >= 0 ? 1 - (double)p->graph_ns / step_ns : 0,
-                 slower = (double)p->expert_ns / step_ns;
+    return p->graph_ns >= 0 ? 1 - (double)p->graph_ns / (double)p->step_ns : 0;
+}
+
+static bool waits_for_launches(const struct bb_prediction *p)
+{
+    return p->cluster.eager && (double)p->launch_wait_ns > NOTICEABLE * (double)p->step_ns;
+}
+
+void bb_plan_host_text(const struct bb_prediction *p, bool modules, bool larger, char host[BB_LAUNCH_TEXT],
+                       char experts[BB_LAUNCH_TEXT])
+{
+    const double saved = saved_by_graphs(p), slower = (double)p->expert_ns / (double)p->step_ns;
     char time[BB_ROUNDED_TEXT], graph[TEXT / 2];
 
-    a->host_ns = p->cluster.eager && waits > NOTICEABLE ? p->launch_wait_ns : -1;
+    host[0] = experts[0] = '\0';
     write_graph(p, modules, larger, graph, sizeof(graph));
-    if (a->host_ns >= 0)
-        snprintf(a->host, TEXT, "kernels wait %s (%.1f%% of the step) for the host to launch them; %s",
-                 bb_format_rounded_time(bb_us_of(p->launch_wait_ns), time), 100 * waits, graph);
+    if (waits_for_launches(p))
+        snprintf(host, BB_LAUNCH_TEXT, "kernels wait %s (%.1f%% of the step) for the host to launch them; %s",
+                 bb_format_rounded_time(bb_us_of(p->launch_wait_ns), time),
+                 100 * (double)p->launch_wait_ns / (double)p->step_ns, graph);
     else if (saved >= NOTICEABLE && saved - slower >= saved / 2)
-        snprintf(a->host, TEXT, "launches by the host delay kernels and communication; %s", graph);
+        snprintf(host, BB_LAUNCH_TEXT, "launches by the host delay kernels and communication; %s", graph);
     if (saved < NOTICEABLE || slower < NOTICEABLE)
         return;
     write_graph(p, modules, false, graph, sizeof(graph));
-    snprintf(a->experts, TEXT,
+    snprintf(experts, BB_LAUNCH_TEXT,
              "memory-bound kernels of experts take %s (%.1f%% of the step) longer than with CUDA graphs and fused "
              "kernels%s%s",
-             bb_format_rounded_time(bb_us_of(p->expert_ns), time), 100 * slower, a->host[0] ? "" : "; ",
-             a->host[0] ? "" : graph);
+             bb_format_rounded_time(bb_us_of(p->expert_ns), time), 100 * slower, host[0] ? "" : "; ",
+             host[0] ? "" : graph);
+}
+
+static void write_host(const struct bb_plan *plan, const struct bb_prediction *p, struct answer *a)
+{
+    const struct bb_forecast *f = plan->forecast;
+
+    a->host_ns = waits_for_launches(p) ? p->launch_wait_ns : -1;
+    bb_plan_host_text(p, f && f->graphs_modules, f && f->accepts_larger_batch && !bb_forecast_is_tight(plan, f),
+                      a->host, a->experts);
 }
 
 static const char *role_of(const struct bb_plan *plan, int rank)
@@ -215,19 +229,22 @@ static void write_batch(const struct bb_plan *plan, const struct bb_predicted_ra
 {
     const int64_t idle_ns = slowest->exposed.bubble_ns - (slowest->imbalance_ns > 0 ? slowest->imbalance_ns : 0);
     const double share = (double)idle_ns / (double)slowest->all.step_ns;
+    char chunks[40] = "";
 
     if (plan->forecast && plan->forecast->default_batch && share > LARGE_BUBBLE)
         snprintf(text, TEXT,
                  "%.0f samples per step by default: the pipeline bubble takes %.0f%% of the step; set "
                  "--global-batch-size",
                  plan->step->samples, 100 * share);
-    else if (plan->forecast && share > HUGE_BUBBLE)
+    else if (plan->forecast && share > HUGE_BUBBLE) {
+        if (plan->forecast->chunks)
+            snprintf(chunks, sizeof(chunks), "chunks (--vpp %d), ", plan->forecast->chunks);
         snprintf(
             text, TEXT,
             "the pipeline bubble takes %.0f%% of the step; shorter with %sfewer stages (--%s) or more micro-batches "
             "(--%s)",
-            100 * share, plan->forecast->accepts_chunks ? "chunks (--vpp), " : "", plan->forecast->stages_option,
-            plan->forecast->batches_option);
+            100 * share, chunks, plan->forecast->stages_option, plan->forecast->batches_option);
+    }
 }
 
 /* A calibrated profile: appends which part of the collectives has ranks or sizes that the calibration did not measure. */
@@ -283,17 +300,20 @@ static void add_transport(const struct bb_plan *plan, const struct bb_cluster *c
 static void add_last(struct answer *a, const struct bb_prediction *p)
 {
     struct bb_predicted_rank *shown = &a->slowest;
+    const struct bb_time_unit unit = bb_rounded_time_unit(bb_us_of(p->step_ns));
+    const int64_t rest_ns = p->step_ns - shown->all.step_ns;
 
     a->rest_ns = a->last = -1;
-    for (int i = 0; i < p->n_classes && shown->all.step_ns < p->step_ns && a->last < 0; i++)
+    a->ends = p->n_classes == 1                  ? NULL
+              : shown->all.step_ns == p->step_ns ? "ends last"
+                                                 : "is the busiest of the ranks that end in the last 1% of the step";
+    for (int i = 0; i < p->n_classes && bb_us_of(rest_ns) >= 0.0005 * unit.us && a->last < 0;
+         i++) /* not printed as 0 */
         if (p->classes[i].all.step_ns == p->step_ns) {
             a->last = p->classes[i].rank;
-            a->rest_ns = p->step_ns - shown->all.step_ns;
+            a->rest_ns = rest_ns;
         }
     shown->all.step_ns = p->step_ns;
-    a->ends = p->n_classes == 1 ? NULL
-              : a->last < 0     ? "ends last"
-                                : "is the busiest of the ranks that end in the last 1% of the step";
 }
 
 static void add_prediction(struct answer *a, const struct bb_plan *plan, const struct bb_prediction *p)

@@ -41,7 +41,9 @@ void bb_plan_print(const struct bb_plan_report *report, bool full, FILE *out);
       "including the slowest")
 #define BB_PLAN_EXPORTS(X)                                                                                             \
     X(json, "the plan", "write busbar.plan/1 to FILE, '-' for stdout (instead of the text)")                           \
-    X(csv, "the table", "write the plan's values to FILE as one row of CSV, '-' for stdout" BB_CSV_HELP)
+    X(csv, "the table",                                                                                                \
+      "write the plan's values to FILE as one row of CSV, '-' for stdout: the answer in the first columns, all "       \
+      "options in the last; of a busbar sweep, \"columns\" of the study selects columns" BB_CSV_HELP)
 
 #define BB_PLAN_EXPORT_AT(name, what, help) BB_PLAN_EXPORT_##name,
 enum { BB_PREDICTION_EXPORTS(BB_PLAN_EXPORT_AT) BB_PLAN_EXPORTS(BB_PLAN_EXPORT_AT) BB_N_PLAN_EXPORTS };

@@ -321,11 +321,37 @@ static json_t *make_plan(const struct bb_plan_report *r)
     return root;
 }
 
+/* Returns a copy of an object, with the members in `names` first. */
+static json_t *put_first(const json_t *object, const char *const *names)
+{
+    json_t *copy = json_object();
+
+    for (; *names; names++)
+        if (json_object_get(object, *names))
+            json_object_set(copy, *names, json_object_get(object, *names));
+    (void)!json_object_update_missing(copy, (json_t *)object);
+    return copy;
+}
+
+/* The answer is in the first columns, the options in the last. */
 int bb_plan_write_csv(const struct bb_plan_report *report, FILE *out)
 {
-    json_t *root = make_plan(report), *rows = json_pack("[o]", root);
+    static const char *const answer[] = {"proxy", "ranks", "status", "predicted", "memory", NULL},
+                             *const parts[] = {"step_us",
+                                               "tokens_per_s",
+                                               "tflops_per_gpu",
+                                               "model_flop_utilisation",
+                                               "memory",
+                                               "breakdown",
+                                               NULL};
+    json_t *root = make_plan(report), *row = put_first(root, answer), *rows;
 
+    if (json_object_get(root, "predicted"))
+        json_object_set_new(row, "predicted", put_first(json_object_get(root, "predicted"), parts));
+    json_object_del(row, "options");
+    rows = json_pack("[o]", row);
     bb_flat_table_write(rows, root, out);
+    json_decref(root);
     json_decref(rows);
     return 0;
 }

@@ -323,8 +323,7 @@ static int64_t sum_kernels(const struct bb_program *program, const struct bb_clu
     return ns;
 }
 
-/* Predicts the step with CUDA graphs, without jitter, as the other times of the prediction. */
-static int predict_graph(const struct bb_step *step, struct bb_prediction *p)
+int bb_predict_graph(const struct bb_step *step, struct bb_prediction *p)
 {
     const struct bb_program *program = bb_step_program(step, p->classes[p->longest].rank);
     struct bb_cluster graph = p->cluster;
@@ -398,7 +397,7 @@ int bb_predict_under(const struct bb_step *step, const struct bb_cluster *cluste
         out->slow_cost_ns = out->step_ns - baseline_ns;
     }
     if (cluster->eager)
-        TRY(predict_graph(step, out));
+        TRY(bb_predict_graph(step, out));
     if (bb_step_has_both(step)) {
         predict_compute_alone(step, out);
         TRY(predict_comm_alone(step, out));

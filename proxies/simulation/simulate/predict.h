@@ -86,6 +86,9 @@ int bb_predict(const struct bb_step *step, const struct bb_cluster *cluster, str
  * and comm_alone_ns, which are set to -1. This halves the run time. */
 int bb_predict_step(const struct bb_step *step, const struct bb_cluster *cluster,
                     const struct bb_conditions *conditions, struct bb_prediction *out) BB_MUST_CHECK;
+/* bb_predict_graph - sets graph_ns and expert_ns of a prediction of the step; without jitter. Returns 0 or the error of the
+ * simulation. */
+int bb_predict_graph(const struct bb_step *step, struct bb_prediction *p) BB_MUST_CHECK;
 /* bb_predict_step_ns - predicts only the step time of the slowest rank, in ns. conditions: slow GPUs, NICs and
  * links, and jitter with the random numbers of execution conditions->sample; NULL: none. Returns 0, -BB_EFAIL or
  * -BB_EUSAGE (see bb_predict). */

@@ -55,8 +55,9 @@ const struct bb_opt bb_sync_options[] = {
     OPT_FLAG(0, "own-gather-comm", FIELD(own_gather_comm),
              "zero3, hsdp: use a separate communicator for all-gathers, so that they need not wait for reductions"),
     OPT_FLAG(0, "no-overlap", FIELD(no_overlap), "start reducing gradients only after the whole backward"),
-    OPT_FLAG(0, "no-sync", FIELD(no_sync),
-             "zero2, zero3, hsdp: reduce gradients only in the last micro-batch; full gradients stay in memory until "
-             "then (FSDP no_sync)"),
+    OPT_FLAG(
+        0, "no-sync", FIELD(no_sync),
+        "zero2, zero3, hsdp: reduce gradients once per step, after the last micro-batch, instead of after each one; "
+        "until then, unsharded gradients stay in memory (FSDP no_sync)"),
     {0},
 };

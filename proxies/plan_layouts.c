@@ -9,6 +9,7 @@
 #include "proxies/form/author/args.h"
 #include "proxies/form/models/profile.h"
 #include "proxies/offline/layouts/layouts.h"
+#include "proxies/offline/plan/plan_answer.h"
 #include "proxies/workloads/registry/registry.h"
 
 #include <string.h>
@@ -162,6 +163,26 @@ static void print_accuracy(const struct bb_plan_options *o, const struct bb_layo
     if (alike > 1)
         printf("# %s of layouts 1 to %d differ by less than the error of the forecast\n",
                penalized ? "step + penalty" : "the step times", alike);
+}
+
+/* Writes how much launches by the host cost in layout 1: its step with CUDA graphs is simulated, too. */
+static int predict_host(const struct bb_layout_search *search, struct bb_layouts *found)
+{
+    struct bb_proxy_config best = bb_layouts_config(search->config, &found->rows[0].choice);
+    struct bb_step step = {0};
+    struct bb_prediction p = {0};
+    int rc = 0;
+
+    if (!search->cluster->eager || found->rows[0].extrapolated)
+        return 0;
+    TRY(bb_step_build(&step, search->proxy, &best));
+    TRY(bb_predict_step(&step, search->cluster, search->conditions, &p));
+    TRY(bb_predict_graph(&step, &p));
+    bb_plan_host_text(&p, best.transformer.graph_modules, false, found->host, found->experts);
+out:
+    bb_prediction_release(&p);
+    bb_step_release(&step);
+    return rc;
 }
 
 /* Load the cluster with the rates of the software of all layouts. */
@@ -408,8 +429,10 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy *prox
         TRY(bb_layouts_sample(&search, conditions, &r.found));
     if (o->tokens)
         TRY(bb_plan_training_time(o, &cluster, r.found.rows[0].tokens, (double)r.found.rows[0].step_ns, &r.training));
-    if (!o->quiet && !bb_results_on_stdout(o->files[BB_PLAN_EXPORT_json], o->files[BB_PLAN_EXPORT_csv]))
+    if (!o->quiet && !bb_results_on_stdout(o->files[BB_PLAN_EXPORT_json], o->files[BB_PLAN_EXPORT_csv])) {
+        TRY(predict_host(&search, &r.found));
         print_results(o, &search, &r, &forecast, argc, argv);
+    }
     TRY(write_results(o, &search, &r, &forecast, argc, argv));
 out:
     bb_argv_release(&r.words);

@@ -41,7 +41,8 @@ const char *bb_multiples(long long value, long long step, char text[BB_MULTIPLES
     return text;
 }
 
-int bb_args_micro_batches(const struct bb_proxy_config *c, int usual, long long samples, const char *made_of, int *m)
+int bb_args_micro_batches(const struct bb_proxy_config *c, int usual, long long samples, const char *made_of,
+                          const char *instead, int *m)
 {
     long long n = c->global_batch;
     char near[BB_MULTIPLES_TEXT];
@@ -58,8 +59,8 @@ int bb_args_micro_batches(const struct bb_proxy_config *c, int usual, long long 
                       "smaller --global-batch-size",
                       c->proxy, n, BB_MAX_LAYERS, samples, made_of);
     if (n % samples)
-        return bb_err(BB_EUSAGE, "%s: --global-batch-size %lld is not a multiple of %lld samples (%s); try: %s",
-                      c->proxy, n, samples, made_of, bb_multiples(n, samples, near));
+        return bb_err(BB_EUSAGE, "%s: --global-batch-size %lld is not a multiple of %lld samples (%s); try: %s%s",
+                      c->proxy, n, samples, made_of, bb_multiples(n, samples, near), instead);
     *m = (int)(n / samples);
     return 0;
 }

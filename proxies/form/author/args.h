@@ -35,11 +35,12 @@ const char *bb_multiples(long long value, long long step, char text[BB_MULTIPLES
  *   usual    the proxy's default number of micro-batches
  *   samples  total number of samples that all replicas process in one micro-batch; must divide --global-batch-size
  *   made_of  text for error lines that explains `samples`: "8 replicas x 2"
+ *   instead  appended to the advice: another option with which the batch size is valid; empty: none
  *   m        out: --global-batch-size / samples, else --micro-batches, else usual
  *   Returns  0, or -BB_EUSAGE after printing an error line with the nearest valid global batch sizes
  */
 int bb_args_micro_batches(const struct bb_proxy_config *config, int usual, long long samples, const char *made_of,
-                          int *m) BB_MUST_CHECK;
+                          const char *instead, int *m) BB_MUST_CHECK;
 
 /* Sizes of the micro-batches of the replicas, from --micro-batch-size. */
 #define BB_BATCHES_MAX 256

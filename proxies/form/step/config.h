@@ -58,6 +58,7 @@ struct bb_transformer_options {
                         experts; 0: unlimited */
     double imbalance;      /* exponent Z of the Zipf distribution of tokens over experts: the k-th most popular expert
                          gets tokens in proportion to 1/k^Z; 0: equal load on all experts */
+    double load;           /* not an option: rows of the experts of each rank relative to equal load; 0: 1 */
     struct bb_expert_shares *shares; /* not an option: fractions of tokens that a plan keeps for all its steps
                                         (transformer/layer/routing.h); NULL: each step computes its own */
     bool float8_dispatch;            /* true: tokens are dispatched to their experts in FP8 */

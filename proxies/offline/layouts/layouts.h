@@ -87,6 +87,7 @@ struct bb_layout_row {
     double operations; /* number of operations (kernels, NCCL calls, ...) in one training step, summed over all ranks */
     int rank;
     double compute_ns, transfer_ns, bubble_ns, waiting_ns, flops, tokens, samples;
+    double launch_wait_ns; /* part of compute_ns in which kernels wait for the host to launch them */
     bool overlap_param_gather, precision_aware;
     bool extrapolated;                /* these values are extrapolated from steps of fewer micro-batches */
     double utilisation, causal_share; /* bb_predicted_utilisation, bb_step_causal_share */
@@ -132,6 +133,7 @@ struct bb_layouts {
     const char *given_modules; /* --recompute-modules; NULL: not given */
     double peak_tflops; /* of the MFU, and its type (bb_forecast_peak_tflops); set by the caller before printing */
     const char *peak_type;
+    char host[256], experts[256]; /* bb_plan_host_text of the first layout; set by the caller */
     int gpus;
     struct bb_layout_subject subject;
     double gpu_bytes, usable_bytes; /* as in struct bb_layout_search */

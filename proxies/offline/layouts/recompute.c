@@ -87,7 +87,8 @@ static double layers_ns(const struct bb_layout_search *search, const struct bb_a
     double sum = 0;
 
     as.layers = n;
-    as.transformer.shares = NULL; /* those of the whole model are kept */
+    as.transformer.imbalance = 0; /* role 0 would be an arbitrary rank */
+    as.transformer.seed = 0;
     as.transformer.first_layers = as.transformer.last_layers = 0;
     as.transformer.pipeline_layout = NULL;
     if (bb_step_build(&step, search->proxy, &as)) {

@@ -21,7 +21,8 @@ static const char *const reason_texts[] = {
  * text; key: in the JSON output. */
 static const struct part {
     const char *name, *key;
-} parts[] = {{"compute", "compute_us"},
+} parts[] = {{"compute", NULL}, /* JSON: compute_us includes launch_wait_us */
+             {"waits for launches by the host", "launch_wait_us"},
              {"exposed transfers", "exposed_transfer_us"},
              {"pipeline bubble", "bubble_us"},
              {"waiting for peers", "exposed_waiting_us"},
@@ -32,7 +33,12 @@ static double part_ns(const struct bb_layout_row *r, int part)
 {
     /* the parts of an extrapolated step do not add up exactly */
     const double idle_ns = r->step_ns - r->compute_ns - r->transfer_ns - r->bubble_ns - r->waiting_ns;
-    const double ns[PARTS] = {r->compute_ns, r->transfer_ns, r->bubble_ns, r->waiting_ns, fmax(0, idle_ns)};
+    const double ns[PARTS] = {r->compute_ns - r->launch_wait_ns,
+                              r->launch_wait_ns,
+                              r->transfer_ns,
+                              r->bubble_ns,
+                              r->waiting_ns,
+                              fmax(0, idle_ns)};
 
     return ns[part];
 }
@@ -46,7 +52,8 @@ struct shown {
     const char *schedule, *recompute, *modules, *pipeline_layout, *sync;
     char schedule_text[32], batch_text[32], recompute_text[24];
     bool sequence_parallel, overlap_param_gather, precision_aware;
-    double tokens_per_s, tokens_per_s_per_gpu, tflops_per_gpu, compute, exposed, bubble; /* the last three: fractions */
+    double tokens_per_s, tokens_per_s_per_gpu, tflops_per_gpu, compute, launches, exposed,
+        bubble; /* the last four: fractions */
     double model_flop_utilisation, model_flop_utilisation_causal, peak_tflops;
     const char *flops_note, *peak_type;
     struct bb_layout_row of;
@@ -71,7 +78,8 @@ static struct shown show_layout(const struct bb_layouts *found, int i)
                       .tflops_per_gpu = r->flops / (r->step_ns * 1e3) / found->gpus,
                       .overlap_param_gather = r->overlap_param_gather,
                       .precision_aware = r->precision_aware,
-                      .compute = r->compute_ns / r->step_ns,
+                      .compute = (r->compute_ns - r->launch_wait_ns) / r->step_ns,
+                      .launches = r->launch_wait_ns / r->step_ns,
                       .exposed = (r->transfer_ns + r->waiting_ns) / r->step_ns,
                       .bubble = r->bubble_ns / r->step_ns,
                       .model_flop_utilisation = r->utilisation,
@@ -116,8 +124,10 @@ static const struct bb_field fields[] = {
     {"step_us", "step", NULL, 10, 0, BB_SHOWS_NS(struct shown, of.step_ns)},
     {"penalty", "penalty", "", 7, 1, SHOWS(of.penalty), .form = BB_FORM_PERCENT},
     {NULL, "comp.", "", 6, 1, SHOWS(compute), .form = BB_FORM_PERCENT},
+    {NULL, "launch", "waits", 6, 1, SHOWS(launches), .form = BB_FORM_PERCENT},
     {NULL, "exp.", "comm.", 6, 1, SHOWS(exposed), .form = BB_FORM_PERCENT},
     {NULL, "bubble", "", 6, 1, SHOWS(bubble), .form = BB_FORM_PERCENT},
+    {"compute_us", BB_SHOWS_NS(struct shown, of.compute_ns)},
     BB_NAMED(struct shown, tokens_per_s),
     {"tokens_per_s_per_gpu", "tokens/s", "/GPU", 8, 0, SHOWS(tokens_per_s_per_gpu), .form = BB_FORM_ROUNDED},
     BB_NAMED(struct shown, tflops_per_gpu),
@@ -224,7 +234,14 @@ static void print_best(const struct bb_layouts *found, const char *command, FILE
     fprintf(out, "\n#   why:");
     for (int part = 0; part < PARTS; part++)
         fprintf(out, "%s %s %.1f%%", part ? "," : "", parts[part].name, 100 * part_ns(best, part) / best->step_ns);
-    fprintf(out, "\n#   command:%s\n", command);
+    fprintf(out, "\n");
+    if (found->host[0])
+        fprintf(out, "#   host-bound: %s\n", found->host);
+    if (found->experts[0])
+        fprintf(out, "#   slow kernels: %s\n", found->experts);
+    if (found->host[0] || found->experts[0])
+        fputs("#   with CUDA graphs, another layout may be the fastest: search again with --graph\n", out);
+    fprintf(out, "#   command:%s\n", command);
 }
 
 static void print_slow(const struct bb_layouts *found, int top, FILE *out)
@@ -297,13 +314,16 @@ static void print_load(const struct bb_layouts *found, int top, FILE *out)
     for (int i = 0; i < found->n && i < top; i++)
         depends |= depends_on_load(found, &found->rows[i]);
     if (depends)
-        print_list(
-            found, top,
-            "# the memory is for experts with equal load; in training their load is unequal, and each layer needs more "
-            "memory (with --recompute selective --recompute-modules layernorm,moe only one layer does)",
-            depends_on_load, out);
+        print_list(found, top,
+                   "# memory assumes that all experts get equally many tokens; in training some get more, which needs "
+                   "more memory "
+                   "in every layer (--moe-imbalance predicts it; with --recompute selective --recompute-modules "
+                   "layernorm,moe only one layer needs more)",
+                   depends_on_load, out);
     else if (found->assumes_equal_load)
-        fputs("# in all these layouts, unequal load of the experts adds memory for at most one layer\n", out);
+        fputs("# memory assumes that all experts get equally many tokens; in these layouts, more tokens for some "
+              "experts need more memory in one layer at most\n",
+              out);
 }
 
 enum { CHOICE_TEXT = BB_PIPE_LAYOUT_TEXT + 64 };
@@ -481,7 +501,8 @@ static json_t *row_json(const struct bb_layouts *found, int i)
     json_t *o = bb_table_object(fields, &s);
 
     for (int part = 0; part < PARTS; part++)
-        json_object_set_new(o, parts[part].key, json_real(part_ns(&s.of, part) / 1e3));
+        if (parts[part].key)
+            json_object_set_new(o, parts[part].key, json_real(part_ns(&s.of, part) / 1e3));
     if (s.of.p50_ns > 0)
         bb_table_json(o, jitter_fields, &s);
     if (s.of.baseline_ns > 0)

@@ -14,7 +14,7 @@
  *       micro-batches have the kernels of the first one, and from the second one on also the kernels that accumulate
  *       gradients. A rank executes its kernels one after another on one stream. Contention and launches only lengthen
  *       them, and an injected slowdown multiplies them by f or more. The schedule only changes their order, so the
- *       bound of the base layout is valid for 1f1b and zb-h1. With imbalanced experts the bound is 0.
+ *       bound of the base layout is valid for 1f1b and zb-h1. With simulated unequal load the bound is 0.
  *   mean_rank_bound_ns = n f mean c(r), for layouts with several chunks per stage. Proof: these layouts execute the
  *       kernels of the base layout, but layers with different costs may be on other ranks, so max c(r) of the base
  *       layout may be too large. The sum over the ranks is the same (base_of() recomputes the same number of layers per
@@ -22,6 +22,10 @@
  *       more on the first and on the last stage, so that the bound may exceed the step by less than 1 %.
  * A base layout passes its bounds on to base layouts with at least its kernels (have_same_compute): gradients are
  * synchronized after the kernels of the micro-batches, and recomputing more layers adds kernels.
+ *
+ * With unequal load of experts (--moe-imbalance) on more than EXACT_RANKS ranks, each rank of ep has a step of its own, whose
+ * simulation takes up to ep times as long. The first three stages then assume equal load, of all ranks that of the busiest one
+ * (bb_training_expert_load); the last stage computes memory and time with the unequal load.
  *
  * All times are compared after multiplication by 1 + penalty (penalty.h). The penalty of a layout is at least that of its
  * base layout, so a bound multiplied by 1 + penalty of the base layout is a bound for the layouts that share it; below,
@@ -77,9 +81,10 @@
 #define FULL_BEYOND_TOP 4  /* number of grids whose best layout is simulated in full in addition to the reported ones */
 #define BASE_BATCH      64 /* number of base layouts that are simulated between two pruning steps */
 /* number of operations of all stages of a pipeline above which the results of a step are extrapolated from shorter steps */
-#define LONG_STEP 1e6
-#define ROW_BATCH 16 /* number of layouts that the second search stage simulates between two pruning steps */
-#define TOO_SLOW  1  /* returned if the layout cannot be among the fastest (not an error) */
+#define LONG_STEP   1e6
+#define ROW_BATCH   16 /* number of layouts that the second search stage simulates between two pruning steps */
+#define EXACT_RANKS 16 /* maximum number of ranks for which all stages simulate unequal load of experts */
+#define TOO_SLOW    1  /* returned if the layout cannot be among the fastest (not an error) */
 
 /* State of the search, shared by all threads. rows: all layouts with their results. A job of the thread pool handles
  * one layout or one base layout (see the top of the file) and writes only to that layout. */
@@ -104,7 +109,18 @@ struct work {
     int *work_list;             /* indices in `bases` of the base layouts to simulate, in the order of simulation */
     int first;                  /* index in `rows` of the layout that job 0 of the thread pool simulates */
     double limit_ns;            /* layouts whose step time with the penalty is longer are pruned */
+    bool equalizes;             /* the experts of all ranks get as many tokens as those of the busiest one */
+    struct rank_loads *loads;   /* with equalizes: of each ep of the layouts */
     double fastest_rank_factor; /* smallest injected slowdown factor of a GPU's kernels; 1 if all are at least 1 */
+};
+
+/* bb_training_rank_loads of layouts with the same ep, of which `of` is one. loads: NULL: `of` is invalid. */
+struct rank_loads {
+    struct {
+        struct bb_layout_choice of;
+        double *loads;
+    } * list;
+    int n;
 };
 
 /* A base layout: 1f1b schedule, one model chunk per stage (see the top of the file). */
@@ -164,6 +180,65 @@ struct bb_proxy_config bb_layouts_config(const struct bb_proxy_config *config, c
     as.micro_batches = c->micro_batches;
     as.global_batch = 0;
     return as;
+}
+
+static bool may_equalize(const struct bb_layout_search *search)
+{
+    return search->config->transformer.imbalance > 0 && search->config->ranks > EXACT_RANKS;
+}
+
+/* Replaces unequal load of experts by equal load, `times` that without imbalance. */
+static void equalize_load(struct bb_transformer_options *o, double times)
+{
+    o->load = times;
+    o->imbalance = 0;
+    o->seed = 0;
+}
+
+static const double *loads_of(const struct work *w, int ep)
+{
+    for (int i = 0; i < w->loads->n; i++)
+        if (w->loads->list[i].of.ep == ep)
+            return w->loads->list[i].loads;
+    return NULL;
+}
+
+/* Writes the load of the experts of a layout, whose configuration is `as`. Returns -BB_EUSAGE if it is invalid. */
+static int load_of(const struct work *w, const struct bb_proxy_config *as, struct bb_expert_load *load)
+{
+    const double *loads = loads_of(w, as->transformer.ep);
+
+    return loads ? bb_training_expert_load(as, w->arch, loads, load) : -BB_EUSAGE;
+}
+
+/* Computes the loads of each ep of the layouts that is not yet in the list. Invalid layouts are skipped. */
+static void list_loads(struct work *w)
+{
+    bb_err_speculative(true);
+    for (int i = 0; w->equalizes && i < w->space->n; i++) {
+        const struct bb_layout_choice *c = &w->space->list[i];
+        const struct bb_proxy_config as = bb_layouts_config(w->search->config, c);
+        double *loads;
+
+        if (loads_of(w, c->ep))
+            continue;
+        BB_NEW(loads, w->arch->layers * c->ep);
+        if (bb_training_rank_loads(&as, w->arch, loads)) {
+            free(loads);
+            continue;
+        }
+        BB_GROW(w->loads->list, w->loads->n);
+        w->loads->list[w->loads->n].of = *c;
+        w->loads->list[w->loads->n++].loads = loads;
+    }
+    bb_err_speculative(false);
+}
+
+static void release_loads(struct rank_loads *loads)
+{
+    for (int i = 0; i < loads->n; i++)
+        free(loads->list[i].loads);
+    free(loads->list);
 }
 
 static void begin_stage(struct work *w, const char *stage, int layouts)
@@ -238,28 +313,25 @@ out:
     return rc;
 }
 
-/* As fit_load, but with unequal load of experts only if the layout fits with equal load, whose step has far fewer roles:
- * the rank that receives the most rows receives at least the mean. Otherwise row->bytes is the need with equal load. */
+/* As fit_load, but with the load of the experts of the busiest rank for all ranks if w->equalizes. */
 static int fit_row(const struct work *w, struct bb_layout_row *row, int *unfit)
 {
-    struct bb_proxy_config equal = *w->search->config;
+    struct bb_proxy_config as, equal = *w->search->config;
     struct bb_layout_search search = *w->search;
     struct work other = *w;
-    struct bb_layout_row trial = *row;
-    int rc = 0;
+    struct bb_expert_load load;
+    int rc;
 
-    if (equal.transformer.imbalance > 0) {
-        equal.transformer.imbalance = 0;
-        equal.transformer.seed = 0;
-        search.config = &equal;
-        other.search = &search;
-        TRY(fit_load(&other, &trial, unfit));
-        if (*unfit == w->space->n_recomputes) {
-            *row = trial;
-            return 0;
-        }
-    }
-    TRY(fit_load(w, row, unfit));
+    if (!w->equalizes)
+        return fit_load(w, row, unfit);
+    row->choice.recompute = (enum bb_recompute)w->space->recomputes[0];
+    row->choice.recompute_layers = w->search->given->transformer.recompute_layers;
+    as = bb_layouts_config(w->search->config, &row->choice);
+    TRY(load_of(w, &as, &load));
+    equalize_load(&equal.transformer, load.of_stage);
+    search.config = &equal;
+    other.search = &search;
+    TRY(fit_load(&other, row, unfit));
 out:
     return rc;
 }
@@ -408,9 +480,17 @@ static int build_choice(const struct work *w, const struct bb_layout_choice *cho
                         struct bb_step *step)
 {
     struct bb_proxy_config as = bb_layouts_config(w->search->config, choice);
+    struct bb_expert_load load;
+    int rc;
 
     as.micro_batches = micro_batches;
-    return bb_step_build(step, w->search->proxy, &as);
+    if (w->equalizes) {
+        TRY(load_of(w, &as, &load));
+        equalize_load(&as.transformer, load.of_layers);
+    }
+    TRY(bb_step_build(step, w->search->proxy, &as));
+out:
+    return rc;
 }
 
 static int time_of(const struct work *w, const struct bb_layout_choice *choice, int micro_batches, double *ns)
@@ -630,8 +710,7 @@ static void sum_kernel_times(const struct bb_step *step, const struct bb_cluster
 }
 
 /* Sets both lower bounds on the step time for base layout w->work_list[i] and for the base layouts after it with the
- * same compute (have_same_compute). If the load of the experts is imbalanced, the kernel times of the micro-batches
- * differ, so the bounds stay 0. */
+ * same compute (have_same_compute). With simulated unequal load of the experts, the bounds stay 0. */
 static void bound_bases(void *arg, int i)
 {
     struct work *w = arg;
@@ -640,7 +719,7 @@ static void bound_bases(void *arg, int i)
     double most_ns = 0, mean_ns = 0;
     int rc = -BB_EUSAGE;
 
-    if (w->search->config->transformer.imbalance <= 0)
+    if (w->search->config->transformer.imbalance <= 0 || w->equalizes)
         rc = build_choice(w, &first->choice, few_micro_batches(&first->choice), &step);
     if (rc == 0)
         sum_kernel_times(&step, w->search->cluster, &most_ns, &mean_ns);
@@ -846,6 +925,7 @@ static int predict_step(const struct work *w, int n, int rank, struct bb_layout_
     row->rank = slowest->rank;
     row->step_ns = (double)p.step_ns;
     row->compute_ns = (double)slowest->all.compute_ns;
+    row->launch_wait_ns = cluster->eager ? fmin((double)p.launch_wait_ns, row->compute_ns) : 0;
     row->transfer_ns = (double)slowest->exposed.transfer_ns;
     row->bubble_ns = (double)slowest->exposed.bubble_ns;
     row->waiting_ns = (double)slowest->exposed.waiting_ns;
@@ -881,8 +961,8 @@ static void extrapolate_results(const struct bb_layout_row *few, int n_few, cons
 {
     static const size_t at[] = {
 #define AT(name) offsetof(struct bb_layout_row, name)
-        AT(step_ns), AT(compute_ns), AT(transfer_ns), AT(bubble_ns),   AT(waiting_ns),
-        AT(flops),   AT(operations), AT(tokens),      AT(baseline_ns), AT(samples)};
+        AT(step_ns),    AT(compute_ns), AT(transfer_ns), AT(bubble_ns), AT(waiting_ns),    AT(flops),
+        AT(operations), AT(tokens),     AT(baseline_ns), AT(samples),   AT(launch_wait_ns)};
 
     *row = *more;
     for (size_t i = 0; i < sizeof(at) / sizeof(at[0]); i++) {
@@ -1001,6 +1081,24 @@ static void try_other_recompute(void *arg, int i)
         *row = other;
 }
 
+/* Finds the recomputation of a layout with the unequal load of its experts, and if it differs, its time with equal load. */
+static void refit_row(void *arg, int i)
+{
+    struct work *w = arg;
+    struct bb_layout_row *row = &w->rows[i];
+    const struct bb_layout_choice before = row->choice;
+    int unfit;
+
+    if (!w->equalizes)
+        return;
+    memset(row->choice.modules, 0, sizeof(row->choice.modules));
+    w->rc[i] = fit_load(w, row, &unfit);
+    if (w->rc[i] == 0 && unfit == w->space->n_recomputes)
+        w->rc[i] = -BB_EUSAGE;
+    else if (w->rc[i] == 0 && memcmp(&before, &row->choice, sizeof(before)) != 0)
+        w->rc[i] = simulate_row(w, 0, INFINITY, row);
+}
+
 /* Simulates the layouts of the second search stage, ROW_BATCH at a time. Stops the simulation of a layout as soon as
  * it cannot be the fastest of one of the `wanted` fastest grids. */
 static int refine_rows(struct work *w, int wanted)
@@ -1060,6 +1158,7 @@ static int validate_given(const struct bb_layout_search *s)
 static void begin_trial(struct work *w, struct bb_layout_space *space)
 {
     bb_layout_space_init(space, w->search, w->arch);
+    list_loads(w);
     BB_NEW(w->rows, space->n);
     BB_NEW(w->rc, space->n);
     BB_NEW(w->unfit, space->n);
@@ -1081,7 +1180,12 @@ static bool has_layouts(const struct work *w, const struct bb_proxy_config *give
 {
     struct bb_layout_search search = *w->search;
     struct bb_layout_space space;
-    struct work other = {.search = &search, .space = &space, .arch = w->arch, .progress = w->progress};
+    struct work other = {.search = &search,
+                         .space = &space,
+                         .arch = w->arch,
+                         .progress = w->progress,
+                         .equalizes = w->equalizes,
+                         .loads = w->loads};
     bool found;
 
     search.given = given;
@@ -1238,7 +1342,12 @@ static struct batches find_batches(const struct work *w, bool *in_memory)
     struct bb_proxy_config config = *w->search->config;
     struct bb_layout_search search = *w->search;
     struct bb_layout_space space;
-    struct work other = {.search = &search, .space = &space, .arch = w->arch, .progress = w->progress};
+    struct work other = {.search = &search,
+                         .space = &space,
+                         .arch = w->arch,
+                         .progress = w->progress,
+                         .equalizes = w->equalizes,
+                         .loads = w->loads};
     const int given = config.global_batch, largest = search.given->micro_batch_size;
     struct batches found;
 
@@ -1279,8 +1388,9 @@ static int report_invalid(const struct work *w)
         return -BB_EUSAGE;
     else if (!suggest_leaving_out(w, false, suggestion))
         snprintf(suggestion, sizeof(suggestion), "to see the reason, plan a single layout without --best-layout");
-    return bb_err(BB_EUSAGE, "%s: no valid layout for %d ranks with global batch size %d and the given options; %s",
-                  s->proxy->name, s->config->ranks, s->config->global_batch, suggestion);
+    return bb_err(BB_EUSAGE, "%s: no valid layout for %d rank%s with global batch size %d and the given options; %s",
+                  s->proxy->name, s->config->ranks, s->config->ranks == 1 ? "" : "s", s->config->global_batch,
+                  suggestion);
 }
 
 /* Returns the smallest global batch size with which a layout fits into GPU memory; 0: none. Training needs the least memory
@@ -1291,7 +1401,12 @@ static int find_smallest_batch(const struct work *w, const struct bb_proxy_confi
     struct bb_proxy_config smallest = *given;
     struct bb_layout_search search = *w->search;
     struct bb_layout_space space;
-    struct work other = {.search = &search, .space = &space, .arch = w->arch, .progress = w->progress};
+    struct work other = {.search = &search,
+                         .space = &space,
+                         .arch = w->arch,
+                         .progress = w->progress,
+                         .equalizes = w->equalizes,
+                         .loads = w->loads};
     long long found = 0;
 
     smallest.micro_batch_size = given->micro_batch_size ? given->micro_batch_size : 1;
@@ -1394,10 +1509,11 @@ static int report_none(const struct work *w, const struct bb_layout_row *smalles
     else
         suggest_fitting(w, suggestion);
     return bb_err(BB_EUSAGE,
-                  "%s: no layout for %d ranks fits into GPU memory: training needs at least %s (tp %d, cp %d, ep %d, "
+                  "%s: no layout for %d rank%s fits into GPU memory: training needs at least %s (tp %d, cp %d, ep %d, "
                   "pp %d, micro-batch size %d, recompute %s, dp-sync %s%s), a GPU has %s; %s",
-                  s->proxy->name, s->config->ranks, bb_format_bytes((size_t)smallest->bytes, need), smallest->choice.tp,
-                  smallest->choice.cp, smallest->choice.ep, smallest->choice.pp, smallest->choice.batch,
+                  s->proxy->name, s->config->ranks, s->config->ranks == 1 ? "" : "s",
+                  bb_format_bytes((size_t)smallest->bytes, need), smallest->choice.tp, smallest->choice.cp,
+                  smallest->choice.ep, smallest->choice.pp, smallest->choice.batch,
                   bb_recompute_names[smallest->choice.recompute], bb_sync_names[smallest->choice.sync],
                   smallest->choice.precision_aware ? ", precision-aware optimizer" : "",
                   bb_format_bytes((size_t)s->gpu_bytes, have), suggestion);
@@ -1409,6 +1525,7 @@ static int find_rows(struct work *w)
     const struct bb_layout_row *smallest;
     int rc;
 
+    list_loads(w);
     if (w->space->n_recomputes > 1)
         bb_recompute_costs_list(&w->costs, w->space, w->arch);
     begin_stage(w, "stage 1 of 4, memory of all layouts", w->costs.n + w->space->n);
@@ -1427,9 +1544,12 @@ static int find_rows(struct work *w)
     w->found->refined = w->n;
     TRY(refine_rows(w, grids));
     keep_fastest(w, grids, 1, 1);
-    begin_stage(w, "stage 4 of 4, full steps", 2 * w->n + 1);
+    begin_stage(w, "stage 4 of 4, full steps", 3 * w->n + 1);
+    run_speculatively(w, w->n, refit_row);
+    TRY(drop_rows(w, BB_REJECTED_MEMORY));
     run_speculatively(w, w->n, try_other_recompute);
     TRY(drop_rows(w, BB_REJECTED_SIZE));
+    w->equalizes = false;
     run_speculatively(w, w->n, predict_row);
     TRY(drop_rows(w, BB_REJECTED_SIZE));
     keep_fastest(w, w->n, 1, 1);
@@ -1494,10 +1614,12 @@ int bb_layouts_fitting_ranks(const struct bb_layout_search *search, int ranks, s
 {
     struct bb_progress progress;
     struct bb_arch arch;
-    struct work w = {.search = search, .progress = &progress, .arch = &arch};
+    struct work w = {.search = search, .progress = &progress, .arch = &arch, .equalizes = may_equalize(search)};
+    struct rank_loads loads = {0};
     struct bb_proxy_config any_batch = *search->given;
     int rc, length = 0;
 
+    w.loads = &loads;
     *fit = (struct bb_fitting){0};
     any_batch.global_batch = 0;
     bb_progress_init(&progress, 0, search->quiet);
@@ -1512,6 +1634,7 @@ int bb_layouts_fitting_ranks(const struct bb_layout_search *search, int ranks, s
         find_superfluous(&w, ranks, fit);
     fit->nodes = fit->ranks > search->config->gpus_per_node ? fit->ranks / search->config->gpus_per_node : 0;
 out:
+    release_loads(&loads);
     bb_progress_end(&progress);
     return rc;
 }
@@ -1528,6 +1651,7 @@ static double fastest_rank_factor(const struct bb_slow *slow)
 
 int bb_layouts_search(const struct bb_layout_search *search, struct bb_layouts *found)
 {
+    struct rank_loads loads = {0};
     struct bb_layout_space space = {0};
     struct bb_progress progress;
     struct bb_arch arch;
@@ -1537,6 +1661,8 @@ int bb_layouts_search(const struct bb_layout_search *search, struct bb_layouts *
                      .arch = &arch,
                      .space = &space,
                      .limit_ns = INFINITY,
+                     .equalizes = may_equalize(search),
+                     .loads = &loads,
                      .fastest_rank_factor = fastest_rank_factor(&search->conditions->slow)};
     int rc;
 
@@ -1564,6 +1690,7 @@ int bb_layouts_search(const struct bb_layout_search *search, struct bb_layouts *
     rc = find_rows(&w);
 out:
     bb_progress_end(&progress);
+    release_loads(&loads);
     free(w.rc);
     free(w.unfit);
     free(w.ratio);

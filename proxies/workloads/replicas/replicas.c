@@ -337,7 +337,7 @@ static int build_layout(struct training *t)
                       "%s: --global-batch-size %d is less than %lld samples (%s); try: --micro-batch-size %d",
                       t->config->proxy, t->config->global_batch, (long long)t->batches.samples, made_of,
                       t->config->global_batch / t->workers);
-    TRY(bb_args_micro_batches(t->config, 1, t->batches.samples, made_of, &t->micro_batches));
+    TRY(bb_args_micro_batches(t->config, 1, t->batches.samples, made_of, "", &t->micro_batches));
     t->batch = t->batches.max; /* the slowest worker determines when gradients are ready on all workers */
 out:
     return rc;

@@ -535,7 +535,7 @@ static int resolve_batch(const struct pipeline *b, struct bb_proxy_config *c)
                       c->proxy, c->global_batch, c->scale);
     snprintf(made_of, sizeof(made_of), "%d pipeline%s x micro-batches of %d", b->chains, b->chains == 1 ? "" : "s",
              b->model->micro_batch);
-    return bb_args_micro_batches(c, c->micro_batches, (long long)b->chains * b->model->micro_batch, made_of,
+    return bb_args_micro_batches(c, c->micro_batches, (long long)b->chains * b->model->micro_batch, made_of, "",
                                  &c->micro_batches);
 }
 

@@ -342,7 +342,7 @@ static int build_step(const struct bb_proxy_config *options, struct bb_step *ste
     b.replicas = c->ranks / c->stages;
     snprintf(made_of, sizeof(made_of), "%d replica%s x micro-batches of %d", b.replicas, b.replicas == 1 ? "" : "s",
              model.micro_batch);
-    TRY(bb_args_micro_batches(c, c->micro_batches, (long long)b.replicas * model.micro_batch, made_of,
+    TRY(bb_args_micro_batches(c, c->micro_batches, (long long)b.replicas * model.micro_batch, made_of, "",
                               &c->micro_batches));
     if (strcmp(c->compute, "gemm") == 0)
         TRY(list_kernels(&b));

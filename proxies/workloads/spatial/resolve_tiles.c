@@ -395,7 +395,7 @@ static int resolve_micro_batches(struct bb_tiling *t)
     made_of =
         bb_step_text(t->step, "%d replica%s x %d pass%s x micro-batches of %s", replicas, replicas == 1 ? "" : "s",
                      passes, passes == 1 ? "" : "es", bb_batches_text(t->step, &t->batches));
-    TRY(bb_args_micro_batches(c, 1, passes * t->batches.samples, made_of, &c->micro_batches));
+    TRY(bb_args_micro_batches(c, 1, passes * t->batches.samples, made_of, "", &c->micro_batches));
     TRY(resolve_replications(t));
 out:
     return rc;

@@ -183,6 +183,7 @@ static struct token_bytes expert_bytes(const struct bb_memory *m, int layer)
 {
     const struct bb_arch *a = m->arch;
     const double load = m->layers_config->capacity_factor > 0 ? m->layers_config->capacity_factor
+                        : m->layers_config->load > 0          ? m->layers_config->load
                         : m->layers                           ? bb_layers_expert_load(m->layers, layer, m->ep_rank)
                                                               : 1;
     double e = element_bytes(m), copies = a->top_k * load;

@@ -26,6 +26,21 @@ int bb_training_load_arch(const struct bb_proxy_config *config, struct bb_arch *
 int bb_training_bytes(const struct bb_proxy_config *config, const struct bb_arch *arch,
                       double *max_bytes) BB_MUST_CHECK;
 
+/* Number of rows (one token for one expert) of the rank of ep with most rows, relative to equal load. of_layers: the mean over
+ * the layers, in each of which the other ranks wait for it; of_stage: of one rank in the layers of its stage, whose
+ * activations it stores. */
+struct bb_expert_load {
+    double of_layers, of_stage;
+};
+
+/* bb_training_rank_loads - compute the rows of each rank of ep, relative to equal load; up to rounding, they do not depend on
+ * the number of tokens. loads: [layers][ep] out. Returns as bb_training_bytes.
+ * bb_training_expert_load - compute the load of a layout with these loads of its ep. load: out. Returns as bb_training_bytes. */
+int bb_training_rank_loads(const struct bb_proxy_config *config, const struct bb_arch *arch,
+                           double *loads) BB_MUST_CHECK;
+int bb_training_expert_load(const struct bb_proxy_config *config, const struct bb_arch *arch, const double *loads,
+                            struct bb_expert_load *load) BB_MUST_CHECK;
+
 /*
  * bb_training_min_recompute_layers - find the smallest --recompute-num-layers (number of layers per model chunk whose
  * activations are recomputed with --recompute full) with which training fits in GPU memory. A model chunk is a virtual

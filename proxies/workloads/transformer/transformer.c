@@ -93,6 +93,25 @@ static int fill_defaults(struct bb_proxy_config *c)
     return 0;
 }
 
+/* Returns ", or --tp N" with which there are so few replicas that the global batch size is a multiple of their samples; empty:
+ * none. samples: of a micro-batch of all replicas */
+static const char *instead_of_batch(const struct bb_training *t, long long samples)
+{
+    const struct bb_proxy_config *c = t->config;
+    const int node = c->gpus_per_node > 0 ? c->gpus_per_node : t->grid.ranks;
+
+    if (c->transformer.dp || t->arch.experts || c->global_batch % samples == 0)
+        return "";
+    for (int times = 2; t->grid.dp % times == 0 && t->grid.tp * times <= node; times *= 2) {
+        const int tp = t->grid.tp * times;
+
+        if (c->global_batch % (samples / times) == 0 && t->arch.heads % tp == 0 && t->arch.kv_heads % tp == 0)
+            return bb_step_text(t->step, ", or --tp %d (%d replica%s)", tp, t->grid.dp / times,
+                                t->grid.dp == times ? "" : "s");
+    }
+    return "";
+}
+
 static int resolve_schedule(struct bb_training *t)
 {
     const struct bb_transformer_options *o = &t->config->transformer;
@@ -101,7 +120,8 @@ static int resolve_schedule(struct bb_training *t)
 
     snprintf(batch_unit, sizeof(batch_unit), "%d replica%s x %d of a micro-batch", t->grid.dp,
              t->grid.dp == 1 ? "" : "s", b);
-    rc = bb_args_micro_batches(t->config, p, (long long)t->grid.dp * b, batch_unit, &m);
+    rc = bb_args_micro_batches(t->config, p, (long long)t->grid.dp * b, batch_unit,
+                               instead_of_batch(t, (long long)t->grid.dp * b), &m);
     if (rc)
         return rc;
     t->schedule = (struct bb_schedule){
@@ -457,6 +477,7 @@ static void resolve_layers_config(struct bb_training *t)
         .float8_dispatch = o->float8_dispatch,
         .capacity_factor = o->capacity,
         .imbalance = o->imbalance,
+        .load = o->load,
         .seed = (unsigned)(o->seed ? o->seed : 1),
         .shares = o->shares,
         .dtype = (enum bb_dtype_id)bb_dtype_find(c->dtype),
@@ -756,9 +777,10 @@ static bool depends_on_nodes(const struct bb_training *t)
            t->layers_config.dispatch == BB_DISPATCH_DEDUP;
 }
 
-/* Resolves all inputs of the memory formulas (memory.h), without building the layout (the process groups of the ranks) unless
- * it decides whether the options are valid. The caller releases the result with release_bytes, also after an error. */
-static int resolve_bytes(struct bb_training *t)
+/* Resolves the inputs of the memory formulas (memory.h), except the load of experts, without building the layout (the
+ * process groups of the ranks) unless it decides whether the options are valid. The caller releases the result with
+ * release_bytes, also after an error. */
+static int resolve_sharding(struct bb_training *t)
 {
     int copies, rc;
 
@@ -771,6 +793,15 @@ static int resolve_bytes(struct bb_training *t)
         t->sync[BB_EXPERT] = sync_groups_of(copies * MAX(t->grid.edp, 1));
     }
     TRY(bb_layers_validate(&t->layers_config, t->step->proxy));
+out:
+    return rc;
+}
+
+static int resolve_bytes(struct bb_training *t)
+{
+    int rc;
+
+    TRY(resolve_sharding(t));
     if (t->layers_config.imbalance > 0 || t->layers_config.dispatch == BB_DISPATCH_DEDUP)
         TRY(bb_layers_new(&t->layers, &t->layers_config, t->step));
 out:
@@ -807,6 +838,66 @@ int bb_training_bytes(const struct bb_proxy_config *c, const struct bb_arch *arc
     int rc = resolve_bytes(&t);
 
     *max_bytes = rc ? 0 : max_rank_bytes(&t);
+    release_bytes(&t);
+    return rc;
+}
+
+int bb_training_rank_loads(const struct bb_proxy_config *c, const struct bb_arch *arch, double *loads)
+{
+    struct bb_step step = {.proxy = c->proxy};
+    struct bb_training t = {.config = c, .step = &step, .arch = *arch};
+    int rc;
+
+    TRY(resolve_bytes(&t));
+    for (int i = 0; i < arch->layers * t.grid.ep; i++)
+        loads[i] = t.layers ? bb_layers_expert_load(t.layers, i / t.grid.ep, i % t.grid.ep) : 1;
+out:
+    release_bytes(&t);
+    return rc;
+}
+
+/* Returns the load of the busiest rank of ep in the layers of one stage: the mean over these layers. */
+static double stage_load(const struct bb_training *t, int stage, const double *loads)
+{
+    const struct bb_schedule *s = &t->schedule;
+    const struct bb_pipe_split split = bb_grid_pipe_split(&t->grid, t->arch.layers, bb_schedule_parts_per_stage(s));
+    double max = 0;
+
+    for (int rank = 0; rank < t->grid.ep; rank++) {
+        double sum = 0;
+        int layers = 0, first;
+
+        for (int chunk = 0; chunk < s->chunks; chunk++) {
+            const int n = bb_pipe_split_layers(&split, bb_schedule_part(s, stage, chunk), &first);
+
+            for (int layer = first; layer < first + n; layer++)
+                sum += loads[layer * t->grid.ep + rank];
+            layers += n;
+        }
+        max = layers > 0 ? MAX(max, sum / layers) : max;
+    }
+    return max;
+}
+
+int bb_training_expert_load(const struct bb_proxy_config *c, const struct bb_arch *arch, const double *loads,
+                            struct bb_expert_load *load)
+{
+    struct bb_step step = {.proxy = c->proxy};
+    struct bb_training t = {.config = c, .step = &step, .arch = *arch};
+    int rc;
+
+    *load = (struct bb_expert_load){0};
+    TRY(resolve_sharding(&t));
+    for (int layer = 0; layer < arch->layers; layer++) {
+        double max = 0;
+
+        for (int rank = 0; rank < t.grid.ep; rank++)
+            max = MAX(max, loads[layer * t.grid.ep + rank]);
+        load->of_layers += max / arch->layers;
+    }
+    for (int stage = 0; stage < t.grid.pp; stage++)
+        load->of_stage = MAX(load->of_stage, stage_load(&t, stage, loads));
+out:
     release_bytes(&t);
     return rc;
 }
@@ -992,12 +1083,13 @@ static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
     TRY(bb_training_load_arch(c, &t.arch));
     TRY(resolve_shape(&t));
     if (t.policy.kind == BB_SYNC_ZERO2 && t.grid.pp > 1 && t.schedule.micro_batches > 1 && !c->sync.no_sync)
-        bb_warn(
-            "%s: --dp-sync zero2 reduces gradients %d times per step, as DeepSpeed without a pipeline; with pipelines, "
-            "frameworks reduce them once; try: --no-sync",
-            c->proxy, t.schedule.micro_batches);
+        bb_warn("%s: --dp-sync zero2 reduces gradients after each of the %d micro-batches, as DeepSpeed does without a "
+                "pipeline; "
+                "to reduce them once per step, as frameworks do with pipelines, try: --no-sync",
+                c->proxy, t.schedule.micro_batches);
     TRY(resolve_layout(&t));
     TRY(bb_layers_new(&t.layers, &t.layers_config, step));
+    bb_layers_store_row_counts(t.layers);
     describe_step(&t);
     TRY(write_roles(&t));
 out:

@@ -94,6 +94,7 @@ struct bb_layers_config {
     /* > 0: each expert gets a fixed number of rows (a row is one token for one expert): this factor times the number
      * with equal load on all experts; 0: dropless, each expert gets all tokens that chose it */
     double capacity_factor;
+    double load;      /* rows of the experts of each rank relative to equal load, without an imbalance; 0: 1 */
     double imbalance; /* only for dropless experts. 0: equal load on all experts; z > 0: the k-th most popular expert
                          is chosen in proportion to 1 / k^z (Zipf's law) */
     unsigned seed;    /* random seed that determines which experts are popular */
@@ -129,13 +130,17 @@ struct bb_layers; /* opaque: resolved sizes, kernel lists, number of rows (token
 /*
  * bb_layers_new - create the layers of a model that bb_grid_validate_model accepted.
  *   layers   out: the layers; NULL after an error
- *   step     the step being built, which receives the kernel lists and row counts; must outlive the layers
+ *   step     the step being built, which receives the kernel lists; must outlive the layers
  *   Returns  0, or -BB_EUSAGE after printing one error line: micro-batches with too many tokens, experts with tp but
  *            without sequence parallelism, ring context parallelism with sliding-window attention, dedup dispatch that
  *            cannot divide the rows (token copies) evenly
  *   Owner    the caller releases *layers with bb_layers_free
  */
 int bb_layers_new(struct bb_layers **layers, const struct bb_layers_config *config, struct bb_step *step) BB_MUST_CHECK;
+
+/* bb_layers_store_row_counts - copy the row counts (token copies between ep ranks) of each layer into tables that the step
+ * owns, before the first program is written. */
+void bb_layers_store_row_counts(struct bb_layers *layers);
 
 /* bb_layers_validate - make the checks of bb_layers_new, except that of dedup dispatch. Returns 0, or -BB_EUSAGE after
  * printing one error line. */

@@ -237,8 +237,7 @@ int bb_layers_validate(const struct bb_layers_config *c, const char *proxy)
 
 /* ---- creation and release ---- */
 
-/* Copies the row counts (token copies between ep ranks) of each layer into tables that the step owns. */
-static void store_row_counts(struct bb_layers *l)
+void bb_layers_store_row_counts(struct bb_layers *l)
 {
     const size_t each = (size_t)l->config.ep * (size_t)l->config.ep;
 
@@ -274,10 +273,10 @@ int bb_layers_new(struct bb_layers **layers, const struct bb_layers_config *conf
                                                     .balanced = config->arch->hash_layers,
                                                     .capacity_factor = config->capacity_factor,
                                                     .imbalance = config->imbalance,
+                                                    .load = config->load,
                                                     .seed = config->seed},
                         config->shares);
     TRY(validate_dedup(l, step->proxy));
-    store_row_counts(l);
     return 0;
 out:
     bb_layers_free(*layers);

@@ -250,6 +250,8 @@ void bb_routing_init(struct bb_routing *r, const struct bb_routing_config *c, st
     *r = (struct bb_routing){.config = *c, .uniform_rows = -1};
     if (c->capacity_factor > 0)
         r->uniform_rows = (int)ceil(c->capacity_factor * choices / c->experts) * (c->experts / c->ranks);
+    else if (c->load > 0)
+        r->uniform_rows = (int)lround(c->load * choices / c->ranks);
     else if (c->imbalance == 0 && choices % c->ranks == 0)
         r->uniform_rows = choices / c->ranks;
     if (r->uniform_rows >= 0 || (shares && take_rows(r, shares)))

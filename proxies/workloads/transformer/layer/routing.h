@@ -18,6 +18,7 @@ struct bb_routing_config {
     int balanced; /* number of layers, from the first, with equal load on all experts whatever the imbalance */
     double capacity_factor; /* > 0: every rank sends ceil(factor * tokens * top_k / experts) rows to each expert; 0:
                                dropless, every expert gets all tokens that chose it */
+    double load;            /* > 0: every rank sends this multiple of the rows of equal load to each rank */
     double imbalance; /* 0: equal load on all experts; z > 0: the k-th most popular expert of a layer has weight 1 /
                          k^z, perturbed for each rank; no expert gets more rows than there are tokens */
     unsigned seed;

@@ -90,7 +90,10 @@ static inline int layer_step_begin(struct layer_step *l)
     c->tflops = c->tflops > 0 ? c->tflops : 100;
     c->gemm = l->compute && strcmp(l->compute, "gemm") == 0;
     l->step = (struct bb_step){.proxy = "layer_step"};
-    return bb_layers_new(&l->layers, c, &l->step);
+    rc = bb_layers_new(&l->layers, c, &l->step);
+    if (rc == 0)
+        bb_layers_store_row_counts(l->layers);
+    return rc;
 }
 
 /* Builds the step. The test has set grid.ranks, the axes, arch and config; all other fields are filled in here.

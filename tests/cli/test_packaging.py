@@ -38,7 +38,8 @@ def need(program):
 @pytest.fixture(scope="module")
 def installed(busbar, tmp_path_factory):
     prefix = tmp_path_factory.mktemp("prefix")
-    assert run("cmake", "--install", busbar.build, "--prefix", prefix).returncode == 0
+    prefix.chmod(0o700)
+    assert run("cmake", "--install", busbar.build, "--prefix", prefix, umask=0o077).returncode == 0
     return prefix
 
 
@@ -151,6 +152,12 @@ def test_zsh_loads_its_completion_script(busbar):
 
 
 # ---- installed files ----
+
+
+def test_all_users_can_read_an_installation_with_umask_077(installed):
+    """A folder that existed keeps its mode."""
+    modes = {(path.is_dir(), path.stat().st_mode & 0o777) for path in installed.rglob("*")}
+    assert modes == {(True, 0o755), (False, 0o644), (False, 0o755)} and installed.stat().st_mode & 0o777 == 0o700
 
 
 def test_files_named_in_the_readme_are_installed(installed):

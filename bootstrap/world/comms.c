@@ -20,24 +20,28 @@
 
 enum { NCCL_ERROR_TEXT = 1024 };
 
-/* Returns NCCL's last error, and after ncclSystemError also whether /dev/shm is full: proxy.cc reserves 34.2 MB there
- * for each rank and communicator that uses a network, and a container has 64 MiB by default. */
+/*
+ * Returns NCCL's last error. After an ncclSystemError that names shared memory (shmutils.cc), or with too little free memory,
+ * the text also has the space in /dev/shm: proxy.cc reserves 34.2 MB there for each rank and communicator that uses a
+ * network, and a container has 64 MiB by default. When this rank prints its error, other ranks may have freed theirs.
+ */
 static const char *last_error(ncclResult_t result, char buf[NCCL_ERROR_TEXT])
 {
     enum { POOL_MIB = 35 };
     const char *detail = ncclGetLastError(NULL);
     struct statvfs shm;
-    unsigned long long free_mib;
+    unsigned long long free_mib, mib;
 
     if (result != ncclSystemError || statvfs("/dev/shm", &shm) != 0)
         return detail;
     free_mib = (unsigned long long)shm.f_bavail * shm.f_frsize >> 20;
-    if (free_mib >= POOL_MIB)
+    mib = (unsigned long long)shm.f_blocks * shm.f_frsize >> 20;
+    if (free_mib >= POOL_MIB && !(detail && strstr(detail, "shared memory segment")))
         return detail;
     snprintf(buf, NCCL_ERROR_TEXT,
-             "%s; /dev/shm has %llu MiB free, NCCL takes %d MiB for each rank and communicator; try: docker run "
-             "--shm-size=8g, or mount -o remount,size=8g /dev/shm",
-             detail, free_mib, POOL_MIB);
+             "%s; now %llu of %llu MiB of /dev/shm are free, NCCL takes %d MiB for each rank and communicator over a "
+             "network; try: docker run --shm-size=8g, or mount -o remount,size=8g /dev/shm",
+             detail, free_mib, mib, POOL_MIB);
     return buf;
 }
 

@@ -168,16 +168,20 @@ def test_reports_the_sms_of_timed_kernels(busbar, tmp_path):
     assert occupied_sms("--compute", "gemm", "--scale-counts", "0.01") == (None, "")
 
 
-def test_full_shm_is_named(busbar):
-    """Two ranks reserve 68 MB of the 64 MiB of /dev/shm that a container has by default."""
+@pytest.mark.parametrize("reserved", ["34209792", "100000000"])
+def test_full_shm_is_named(busbar, reserved):
+    """Two ranks reserve 68 MB of the 64 MiB of /dev/shm that a container has by default, or each rank more, while all of it is free."""
     mount = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs -o size=64m tmpfs /dev/shm && exec "$@"', "sh"]
     if subprocess.run([*mount, "true"], capture_output=True, check=False).returncode != 0:
         pytest.skip("requires root with namespaces")
     done = busbar.run_program(*mount, *busbar.command("bench", "all_reduce", "--sizes", 8, "-n", 1, "--repeats", 1, "--share-gpu", ranks=2),
-                              env={"EMU_SHM": "34209792", "EMU_DEVICES": "1"})
+                              env={"EMU_SHM": reserved, "EMU_DEVICES": "1"})
     assert done.returncode == 1
-    assert re.search(r"No space left on device; /dev/shm has \d+ MiB free, NCCL takes 35 MiB for each rank and communicator; try: docker run "
-                     r"--shm-size=8g, or mount -o remount,size=8g /dev/shm", done.stderr), done.stderr
+    errors = re.findall(r"No space left on device(.*)", done.stderr)
+    assert errors
+    for error in errors:
+        assert re.match(r"; now \d+ of 64 MiB of /dev/shm are free, NCCL takes 35 MiB for each rank and communicator over a network; "
+                        r"try: docker run --shm-size=8g, or mount -o remount,size=8g /dev/shm", error), done.stderr
 
 
 def test_nccl_system_error_with_enough_shm_has_no_hint(busbar):

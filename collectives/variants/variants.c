@@ -270,7 +270,7 @@ static int rank_variants(const struct bb_variants *v, const struct entry *entrie
         verdicts[i] = entries[i].reason ? NULL : !(tied >> i & 1) ? "slower" : tied == 1u << i ? "best" : "tie";
     first = __builtin_ctz(tied);
     t->cases++;
-    t->wins[first]++;
+    t->wins[first] += tied == 1u << first;
     gain = time_of(&entries[0], with_gemm)->p50 / time_of(&entries[first], with_gemm)->p50;
     if (first > 0 && gain > t->gain) {
         t->gain = gain;
@@ -539,6 +539,7 @@ static void print_tally(const struct bb_variants *v, const struct bb_variant_tal
 {
     FILE *out = v->session->out;
     char bytes[BB_BYTES_TEXT];
+    int ties = t->cases;
 
     if (t->gain > 0)
         fprintf(out, "%s, %.2f times as fast as plain at %s %s", v->kind[t->best]->name, t->gain, t->collective,
@@ -548,9 +549,13 @@ static void print_tally(const struct bb_variants *v, const struct bb_variant_tal
     for (int i = 0; i < v->n && t->gain > 0; i++)
         if (t->tied >> i & 1)
             fprintf(out, ", tie with %s", v->kind[i]->name);
-    for (int i = 0; i < v->n && t->gain > 0; i++)
-        if (t->wins[i] > 0)
+    for (int i = 0; i < v->n; i++) {
+        ties -= t->wins[i];
+        if (t->wins[i] > 0 && t->gain > 0)
             fprintf(out, ", %s in %d of %d cases", v->kind[i]->name, t->wins[i], t->cases);
+    }
+    if (ties > 0 && t->gain > 0)
+        fprintf(out, ", tie in %d of %d cases", ties, t->cases);
 }
 
 static void print_verdict(const struct bb_variants *v)

@@ -12,8 +12,7 @@
 #include "collectives/session/registration.h"
 #include "collectives/variants/variant_kinds.h"
 
-/* Cases in which each variant is the fastest, and the largest gain. If several variants are equally fast, the first of
- * them counts. */
+/* Cases in which each variant alone is the fastest (the others are ties), and the largest gain. */
 struct bb_variant_tally {
     int cases, wins[BB_VARIANTS];
     int best;      /* variant of the largest gain; only if gain > 0 */

@@ -39,8 +39,10 @@ static int read_number(struct reader *r)
     snprintf(text, sizeof text, "%.*s", (int)(length < NUMBER_TEXT ? length : NUMBER_TEXT - 1), r->next);
     value = strtod(text, &end);
     if (length >= NUMBER_TEXT || *end || !isfinite(value) || strspn(text, "0123456789.eE+-") != length) {
-        char what[NUMBER_TEXT + 64];
-        snprintf(what, sizeof what, "'%s' is not a number of bytes, expected a decimal number", text);
+        char what[2 * NUMBER_TEXT + 64];
+        snprintf(what, sizeof what,
+                 "'%s' is not a number of bytes, expected decimal numbers separated by blanks or tabs, a line per row",
+                 text);
         return reject_position(r, what);
     }
     if (value < 0 || value * r->scale > LARGEST)

@@ -46,7 +46,7 @@ const struct bb_opt bb_bench_case_rows[] = {
     OPT_CHOICE(0, "placement", FIELD(placement), "both", "WHERE", placements,
                "measure out of place, in place, or both"),
     OPT_STRING(0, "matrix", FIELD(matrix), NULL, "FILE",
-               "alltoallv: file with the bytes from rank ROW to rank COLUMN, which sets the size"),
+               "alltoallv: file with the bytes from rank ROW to rank COLUMN, blanks between them; sets the size"),
     OPT_DOUBLE(0, "matrix-scale", FIELD(matrix_scale), "1", "FACTOR", 0, 1e12,
                "alltoallv: multiplies the numbers in the --matrix file"),
     OPT_DOUBLE(0, "imbalance", FIELD(imbalance), "1", "PART", 0, 1,

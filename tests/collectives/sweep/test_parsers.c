@@ -325,10 +325,12 @@ static void parses_matrices_in_bytes(void **state)
 /* The reported position refers to the text; rows and columns count from 1. */
 static void reports_the_position_of_a_matrix_error(void **state)
 {
-    static const char *const rows[][2] = {{"x 1", "row 1, column 1: 'x'"},
-                                          {"1 2\n3 y", "row 2, column 2: 'y'"},
-                                          {"1 2\n\n3 -4", "column 2: negative"},
-                                          {"1e300", "row 1, column 1: more than 1 PiB"}};
+    static const char *const rows[][2] = {
+        {"x 1", "row 1, column 1: 'x'"},
+        {"0,8\n8,0", "'0,8' is not a number of bytes, expected decimal numbers separated by blanks or tabs"},
+        {"1 2\n3 y", "row 2, column 2: 'y'"},
+        {"1 2\n\n3 -4", "column 2: negative"},
+        {"1e300", "row 1, column 1: more than 1 PiB"}};
     struct bb_alltoallv_counts a = {0};
     struct capture captured;
 

@@ -243,6 +243,7 @@ static int read_environment(struct bb_nccl_tests_options *o, int kind)
         snprintf(o->min_busbw, sizeof o->min_busbw, "%.17g", 0.9 * least); /* nccl-tests accepts bandwidths down to
                                                                               90 % of NCCL_TESTS_MIN_BW */
         o->bench.min_busbw = o->min_busbw;
+        o->bench.min_busbw_from_nccl_tests = true;
     }
     TRY(read_number("NCCL_TESTS_DEVICE", 0, 1e6, &device));
     o->bench.first_device = (int)device;

@@ -43,6 +43,7 @@ struct bb_bench_options {
     const char *min_of_expected;                 /* value of --min-of-expected as typed; NULL: not given */
     const char *min_busbw;                       /* value of --min-busbw as typed; NULL: not given */
     struct bb_busbw_thresholds busbw_thresholds; /* parsed from min_busbw, or the fraction from min_of_expected */
+    bool min_busbw_from_nccl_tests;              /* min_busbw is 90 % of NCCL_TESTS_MIN_BW */
     int first_device; /* set by nccl-tests' environment only, not by an option: ordinal of the GPU of the first rank
                          on each host */
     bb_forecast *forecast; /* predicts the results (busbw_reference.h); NULL: --expect accepts only result files */

@@ -730,6 +730,8 @@ static const char *shortfall_text(const struct bb_report *r, int coll, const str
                  t->gbps / r->expected->fraction);
     else if (t->from)
         snprintf(from, sizeof from, " (%s)", r->options->min_busbw);
+    else if (r->options->min_busbw_from_nccl_tests)
+        snprintf(from, sizeof from, " (as nccl-tests, 90 %% of NCCL_TESTS_MIN_BW=%s)", getenv("NCCL_TESTS_MIN_BW"));
     if (t->from)
         snprintf(name, sizeof name, "bus bandwidth at %s (%s)", of, t->from->placement);
     else

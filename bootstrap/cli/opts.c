@@ -18,7 +18,7 @@ enum { CHOICES_MAX = 256, NAMES_LISTED = 40 };
 const char *const bb_buffer_choices[] = {"nccl", "cuda", NULL};
 
 const struct bb_opt bb_common_options[] = {
-    OPT_OUTPUT(0, "json", FIELD(json), "write the results as JSON, - for stdout", .everyday = true),
+    OPT_OUTPUT(0, "json", FIELD(json), "write the results as JSON, - for stdout" BB_PRIVATE_HELP, .everyday = true),
     OPT_OUTPUT(0, "csv", FIELD(csv), "write the rows of the results as CSV, - for stdout" BB_CSV_HELP,
                .everyday = true),
     OPT_OUTPUT(0, "junit", FIELD(junit), "write the checks of the run as JUnit XML, for CI"),

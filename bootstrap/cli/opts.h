@@ -102,6 +102,7 @@ static inline const char *bb_opt_choice(const struct bb_opt *opt, size_t i)
     OPT_ROW(BB_OPT_CHOICE, l, n, at, .def = d, .arg = a, .choice_at = list, .help = __VA_ARGS__)
 #define OPT_STRING(l, n, at, d, a, ...) OPT_ROW(BB_OPT_STRING, l, n, at, .def = d, .arg = a, .help = __VA_ARGS__)
 #define OPT_TEXTS(l, n, at, a, ...)     OPT_ROW(BB_OPT_TEXTS, l, n, at, .arg = a, .help = __VA_ARGS__)
+#define BB_PRIVATE_HELP                 "; only the owner can read it and the file of --csv (mode 0600)"
 #define BB_CSV_HELP                     "; text that begins with = + - or @ has an apostrophe in front, for spreadsheets" /* csv.h */
 #define OPT_OUTPUT(l, n, at, ...)       OPT_STRING(l, n, at, NULL, "FILE", __VA_ARGS__, .writes = true)
 #define OPT_ROW(k, l, n, at, ...)                                                                                      \

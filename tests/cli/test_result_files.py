@@ -271,7 +271,7 @@ def test_two_runs_with_the_same_file(busbar, tmp_path):
 
 # Command -> its outputs. "open": mode 0666 less the umask. "private": 0600, because the file contains values of environment variables.
 OUTPUTS = {
-    "bench all_reduce -b 8 -e 64M -f 2 -n 1 --repeats 1 --json private.bench.json --csv private.csv": 2,
+    "bench all_reduce -b 8 -e 64M -f 2 -n 1 --repeats 1 --json private.bench.json --csv private.csv --junit open.xml --prometheus open.prom": 2,
     "proxy resnet50 -n 1 --warmup 0 --no-alone --json private.proxy.json --csv private.proxy.csv --trace open.trace.json": 1,
     "plan gpt2_large --ranks 4 --cluster h100-sxm-ib --json open.plan.json --csv open.csv --trace open.plan.trace.json": 0,
     "plan all_reduce -e 1K --ranks 4 --cluster h100-sxm-ib --json open.collective.json --csv open.collective.csv": 0,

@@ -148,6 +148,14 @@ def test_nccl_algo_has_nccls_spelling(busbar, tmp_path, nvls, algorithm):
     assert {(r["algorithm"], r["protocol"]) for r in run["results"]} == {(algorithm, "SIMPLE")}
 
 
+@pytest.mark.parametrize("allowed,dtype,chosen", [("Ring,Tree", "f8e4m3", "TREE"), ("Ring,Tree", "half", "RING"), ("Ring", "f8e4m3", "RING")])
+def test_nccl_algo_leaves_a_ring_the_last_choice_for_sums_in_fp8(busbar, tmp_path, allowed, dtype, chosen):
+    """updateCollCostTable in src/enqueue.cc of NCCL multiplies the time of a ring of more than 8 ranks after it has applied NCCL_ALGO."""
+    run = busbar.json("bench", "all_reduce", "-g", 16, "--sizes", "1G", "-d", dtype, "-n", 1, "--repeats", 1, "-w", 1, "-c", 0, "--placement", "in_place",
+                      "--show-choice", tmp_path=tmp_path, env={**ENV, "NCCL_ALGO": allowed})
+    assert {r["algorithm"] for r in run["results"]} == {chosen}
+
+
 def test_emulated_nccl_chooses_the_fastest_variant(busbar, tmp_path):
     run = busbar.json("bench", "all_reduce", "--sweep-algorithms", "--sizes", "1K,64M", "--placement", "out_of_place", ranks=4, env=ENV,
                       tmp_path=tmp_path)

@@ -304,6 +304,10 @@ void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_coll
  * if the algorithm does not support the collective, its data type or its reduction. */
 bool bb_cluster_variant_cost(const struct bb_cluster *c, const struct bb_collective *call,
                              const struct bb_nccl_variant *variant, struct bb_cost *cost);
+/* bb_nccl_choice_factor - returns the factor by which NCCL multiplies its estimate of the algorithm's time before it chooses
+ * the fastest one that NCCL_ALGO and NCCL_PROTO allow: 1024 for a sum in FP8 by a ring of more than 8 ranks, which rounds
+ * too often, otherwise 1 (updateCollCostTable in src/enqueue.cc, since NCCL 2.24). */
+double bb_nccl_choice_factor(enum bb_nccl_algorithm algorithm, const struct bb_collective *call);
 /* bb_cluster_find_curve - returns the index of the curve of this collective on these ranks and nodes in c->measured;
  * c->n_measured: there is none. */
 int bb_cluster_find_curve(const struct bb_cluster *c, enum bb_coll_kind kind, int ranks, int nodes);

@@ -202,13 +202,11 @@ static bool supports(enum bb_nccl_algorithm algorithm, const struct bb_collectiv
                                             : whole;
 }
 
-/* Returns whether NCCL takes the algorithm only if it has no other one for the call: a ring of more than 8 ranks rounds
- * a sum in FP8 too often (updateCollCostTable in src/enqueue.cc, since NCCL 2.24). */
-#define LAST_CHOICE 1024 /* its time counts this many times */
-static bool is_last_choice(enum bb_nccl_algorithm algorithm, const struct bb_collective *call)
+double bb_nccl_choice_factor(enum bb_nccl_algorithm algorithm, const struct bb_collective *call)
 {
-    return algorithm == BB_NCCL_RING && call->ranks > 8 && has_reduction(call) &&
-           (call->dtype == BB_F8E4M3 || call->dtype == BB_F8E5M2);
+    const bool is_fp8 = call->dtype == BB_F8E4M3 || call->dtype == BB_F8E5M2;
+
+    return is_fp8 && algorithm == BB_NCCL_RING && call->ranks > 8 && has_reduction(call) ? 1024 : 1;
 }
 
 /* Returns the bytes per direction over all uplinks of one leaf (pod). A ring over consecutive nodes enters and
@@ -417,7 +415,7 @@ static void fastest_variant_cost(const struct bb_cluster *c, const struct bb_col
         if ((n < c->n_variants && bytes < c->variants[i].min_bytes) || !supports(c->variants[i].algorithm, call))
             continue;
         one = variant_cost(c, &c->variants[i], call, bytes);
-        ns = (one.latency_ns + one.transfer_ns) * (is_last_choice(c->variants[i].algorithm, call) ? LAST_CHOICE : 1);
+        ns = (one.latency_ns + one.transfer_ns) * bb_nccl_choice_factor(c->variants[i].algorithm, call);
         if (ns < best) {
             best = ns;
             *cost = one;

@@ -241,11 +241,13 @@ static double takes_us(ncclComm_t comm, const struct en_task *task, int algorith
     return ns < 0 ? -1 : (double)ns / 1e3;
 }
 
-/* The estimates are the modelled times; without NCCL variants others cost at least `handicap` times RING SIMPLE. */
+/* The estimates are the modelled times, and 1024 times as long for a ring that NCCL takes last, also with NCCL_ALGO and
+ * NCCL_PROTO. Without NCCL variants others cost at least `handicap` times RING SIMPLE. */
 static void fill(ncclComm_t comm, const struct en_task *task, float costs[EN_ALGORITHMS][EN_PROTOCOLS])
 {
     const double least_us = en_has_variants() ? 0 : handicap * takes_us(comm, task, EN_RING, EN_SIMPLE);
     bool allowed[EN_ALGORITHMS], used[EN_PROTOCOLS];
+    struct en_task other = *task;
 
     read_setting(&algorithm_setting, task->kind, allowed);
     read_setting(&protocol_setting, task->kind, used);
@@ -253,7 +255,10 @@ static void fill(ncclComm_t comm, const struct en_task *task, float costs[EN_ALG
         for (int p = 0; p < EN_PROTOCOLS; p++) {
             const bool off = is_nvls_off() && (a == EN_NVLS || a == EN_NVLS_TREE);
             double us = allowed[a] && !off && used[p] && selects(task, a, p) ? takes_us(comm, task, a, p) : -1;
-            costs[a][p] = (float)(us < 0 || (a == EN_RING && p == EN_SIMPLE) ? us : fmax(us, least_us));
+
+            us = us < 0 || (a == EN_RING && p == EN_SIMPLE) ? us : fmax(us, least_us);
+            other.algorithm = a;
+            costs[a][p] = (float)(us * en_choice_factor(comm, &other));
         }
 }
 
@@ -312,7 +317,7 @@ ncclResult_t en_choose(ncclComm_t comm, struct en_task *task, double *us)
             t->choose(comm->tuner, functions[task->kind], payload_bytes(comm, task), 1, (float **)costs, EN_ALGORITHMS,
                       EN_PROTOCOLS, 0, &channels);
         if (cheapest(costs, task) && !is_ignored(task)) {
-            *us = costs[task->algorithm][task->protocol];
+            *us = costs[task->algorithm][task->protocol] / en_choice_factor(comm, task);
             return ncclSuccess;
         }
         en_choose_fastest(comm, task);

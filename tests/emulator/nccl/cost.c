@@ -208,6 +208,13 @@ int64_t en_collective_ns(ncclComm_t comm, const struct en_task *task)
     return cost_of(comm, task, &cost) ? llround(cost.latency_ns + cost.transfer_ns) : -1;
 }
 
+double en_choice_factor(ncclComm_t comm, const struct en_task *task)
+{
+    const struct bb_collective call = call_of(comm, task);
+
+    return task->algorithm == EN_RING ? bb_nccl_choice_factor(BB_NCCL_RING, &call) : 1;
+}
+
 /* NCCL chooses by its own constants, which do not include slow links. */
 void en_choose_fastest(ncclComm_t comm, struct en_task *task)
 {

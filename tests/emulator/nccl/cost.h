@@ -10,6 +10,8 @@
 /* Time of a collective in ns with the algorithm and protocol of the task; -1 if unsupported. A communicator of one
  * rank copies. */
 int64_t en_collective_ns(ncclComm_t comm, const struct en_task *task);
+/* The factor by which NCCL multiplies this time before it chooses (bb_nccl_choice_factor). */
+double en_choice_factor(ncclComm_t comm, const struct en_task *task);
 /* Sets the fastest algorithm and protocol of the machine's cost model; RING and SIMPLE if the profile has no
  * variants. */
 void en_choose_fastest(ncclComm_t comm, struct en_task *task);

@@ -486,6 +486,16 @@ def test_phases_without_work_have_no_bottleneck(busbar):
     assert "  bottleneck    forward: " in one and "gradients:" not in one and "gradients:" in two
 
 
+@pytest.mark.parametrize("args", [("data_parallel", "--model", "resnet50", "--ranks", 1), ("transformer", "--model", "gpt2_small", "--ranks", 1),
+                                  ("data_parallel", "--model", "resnet50", "--ranks", 2, "--micro-batch-size", 512), ("dlrm", "--ranks", 1)])
+def test_answer_has_no_line_about_communication_that_is_not_there(busbar, args):
+    """On one rank, dlrm copies its own block, which counts as communication."""
+    text = busbar.run("plan", *args, "--cluster", "h100-sxm-ib", emulated=False).stdout
+    values = dict(re.findall("^  (\\S+)  +(.*)$", text, re.M))
+    communicates = args[-1] == 512 or args[0] == "dlrm"
+    assert communicates == ("hidden" in values) == (" + exposed " in values["step"]) and not re.search("(^|: )(;|0 [mu]?s)", values.get("hidden", "")), text
+
+
 @pytest.mark.parametrize("factor, longest", [(1, 3), (2.2, 3), (5, 1)])
 def test_answer_names_the_rank_that_computes_longest(busbar, factor, longest):
     """The last of four stages of gpt2_small has 3 layers of 7.08 M parameters and the vocabulary head of 38.6 M: 2.8 times the parameters of

@@ -334,7 +334,7 @@ static void add_prediction(struct answer *a, const struct bb_plan *plan, const s
         a->equal = l->ranks > 1 ? "equal on all ranks" : NULL;
         slowest->rank = -1;
     }
-    a->group_ns = -1;
+    a->group_ns = 0;
     for (int g = 0; g < l->n_groups; g++)
         if (slowest->groups[g].exposed_ns > a->group_ns) {
             a->group_ns = slowest->groups[g].exposed_ns;
@@ -342,11 +342,15 @@ static void add_prediction(struct answer *a, const struct bb_plan *plan, const s
             a->group_parts =
                 (double)slowest->groups[g].waiting_ns > NOTICEABLE * (double)a->group_ns ? " with waiting" : NULL;
         }
-    if (slowest->all.comm_ns == 0)
+    if (a->group_ns == 0)
+        a->group_ns = -1;
+    if (slowest->all.comm_ns == 0) {
         slowest->all.comm_ns = -1;
+        slowest->all.exposed_ns = slowest->all.exposed_ns > 0 ? slowest->all.exposed_ns : -1;
+    }
     if (slowest->all.idle_ns == 0)
         slowest->all.idle_ns = -1;
-    if (slowest->all.exposed_ns == 0)
+    if (slowest->all.exposed_ns <= 0)
         slowest->exposed = (struct bb_exposure){-1, -1, -1};
     if (plan->step->lock_step)
         slowest->exposed.bubble_ns = -1;

@@ -74,6 +74,21 @@ def test_steps_take_the_predicted_time(busbar, tmp_path, cluster_without_sharing
         assert pair["predicted_us"] == pytest.approx(pair["measured_us"], rel=2e-3 if sharing else 1e-6, abs=2e-3)
 
 
+def step_of(busbar, tmp_path, *args, ranks, cluster):
+    """Returns the predicted and the emulated time of a step."""
+    doc = busbar.json("proxy", *args, "-g", ranks, "-n", 1, "--warmup", 1, "--no-alone", "--cluster", cluster, tmp_path=tmp_path,
+                      env={**ENV, "EMU_CLUSTER": cluster})
+    return doc["forecast"]["step"]["predicted_us"], doc["forecast"]["step"]["measured_us"]
+
+
+def test_groups_that_other_links_limit_share_their_nics_as_planned(busbar, tmp_path):
+    """The links within the nodes limit the gradients of 16 ranks, the NICs those of 2 ranks per node, and they need the NICs at the same time."""
+    args = ("transformer", "--model", "gpt_oss_20b", "--seq-length", 512, "--layers", 1, "--compute", "none", "--tp", 4, "--micro-batches", 1,
+            "--sequence-parallel", "--dp-sync", "all_reduce")
+    planned_us, run_us = step_of(busbar, tmp_path, *args, ranks=16, cluster=H100)
+    assert run_us == pytest.approx(planned_us, rel=1e-6)
+
+
 # Two GPUs per NIC, 4 ranks on 2 nodes. The profile has NICs with 24.3 GB/s and intra-node links with 20 GB/s.
 TIMED = ("--compute", "timed", "--forward-us", 100, "--backward-us", 200)
 GPT = ("transformer", "--model", "gpt2_small", "--layers", 4, "--global-batch-size", 8, *TIMED)

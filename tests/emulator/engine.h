@@ -97,8 +97,6 @@ struct emu_demand {
     double latency_ns, transfer_ns; /* NCCL operation: latency and transfer time in ns when the operation runs alone */
     double bytes[EMU_PARTS];        /* bytes that this operation transfers over each resource */
     double others[EMU_PARTS]; /* bytes that other GPUs are assumed to transfer over each resource at the same time */
-    double pace_gbps;         /* rate in GB/s at the bottleneck of the operation; 0: the highest rate over all resources
-                         except memory */
     struct emu_order *order;  /* the operation begins after the previous operation of this communicator; NULL: no
                                 order */
     const struct emu_peers *peers; /* peers that the operation waits for on the timeline; NULL: none */

@@ -150,7 +150,7 @@ static void begin_resource(const struct bb_flows *f, int resource)
         const struct bb_flow *w = &f->flows[f->uses[u].flow];
 
         if (w->round == f->round) {
-            r->slope += f->uses[u].weight / w->bytes_per_ns;
+            r->slope += f->uses[u].weight / w->filled_per_ns;
             r->open++;
         } else
             r->residual -= f->uses[u].weight * w->rate;
@@ -185,7 +185,7 @@ static void set_rate(struct bb_flows *f, int flow, double rate, double now_ns, i
 
         if (r->round == f->round) {
             r->residual -= f->uses[u].weight * rate;
-            r->slope -= f->uses[u].weight / w->bytes_per_ns;
+            r->slope -= f->uses[u].weight / w->filled_per_ns;
             r->open--;
         }
     }
@@ -207,7 +207,7 @@ static int freeze_users(struct bb_flows *f, int resource, double level, double n
         next = f->uses[u].next;
         if (w->round != f->round || w->frozen)
             continue;
-        set_rate(f, f->uses[u].flow, fmin(1, fmax(level / w->bytes_per_ns, RELATIVE_TOLERANCE)), now_ns, resource);
+        set_rate(f, f->uses[u].flow, fmin(1, fmax(level / w->filled_per_ns, RELATIVE_TOLERANCE)), now_ns, resource);
         frozen++;
     }
     return frozen;
@@ -222,8 +222,8 @@ static double next_level(const struct bb_flows *f)
     for (int i = 0; i < f->n_component; i++) {
         const struct bb_flow *w = &f->flows[f->component[i]];
 
-        if (!w->frozen && w->bytes_per_ns < level)
-            level = w->bytes_per_ns;
+        if (!w->frozen && w->filled_per_ns < level)
+            level = w->filled_per_ns;
     }
     for (int i = 0; i < f->n_scarce; i++) {
         double full = full_at(&f->residuals[f->scarce[i]]);
@@ -234,8 +234,29 @@ static double next_level(const struct bb_flows *f)
     return level;
 }
 
+/* Chooses the bytes that progressive filling raises equally: concurrent transfers share a NIC by the bytes that pass
+ * through this NIC, whatever they transfer within the node, and the links of a node by the bytes within the node. Flows with
+ * scarce resources of both kinds share by the one with the highest demand. */
+static void choose_bytes(struct bb_flows *f)
+{
+    double demand[2] = {0, 0};
+
+    for (int i = 0; i < f->n_scarce; i++) {
+        const struct bb_resource *r = &f->resources[f->scarce[i]];
+
+        demand[r->is_net] = fmax(demand[r->is_net], r->demand / r->capacity);
+    }
+    for (int i = 0; i < f->n_component; i++) {
+        struct bb_flow *w = &f->flows[f->component[i]];
+        const bool by_net = w->net_bytes_per_ns > 0 && demand[true] >= demand[false] * (1 - RELATIVE_TOLERANCE);
+
+        w->filled_per_ns = by_net ? w->net_bytes_per_ns : w->bytes_per_ns;
+    }
+}
+
 static void fill(struct bb_flows *f, double now_ns)
 {
+    choose_bytes(f);
     for (int i = 0; i < f->n_scarce; i++)
         begin_resource(f, f->scarce[i]);
     for (int unfrozen = f->n_component; unfrozen > 0;) {
@@ -243,7 +264,7 @@ static void fill(struct bb_flows *f, double now_ns)
         int before = unfrozen;
 
         for (int i = 0; i < f->n_component; i++)
-            if (!f->flows[f->component[i]].frozen && f->flows[f->component[i]].bytes_per_ns <= level) {
+            if (!f->flows[f->component[i]].frozen && f->flows[f->component[i]].filled_per_ns <= level) {
                 set_rate(f, f->component[i], 1, now_ns, -1);
                 unfrozen--;
             }

@@ -5,11 +5,12 @@
  * The work of a flow is measured as the ns that it takes without contention. At full rate a flow uses a fixed amount of
  * each of its resources' capacity, called the weight. A rate of 1 is the full rate, 0 is none. A resource is *scarce*
  * if its flows at full rate would need more than its capacity. Progressive filling then raises the bytes per second of
- * all connected flows equally until a resource is full or a flow reaches its full rate. The rates of the flows on the
- * full resource, or of the flow at full rate, are then fixed; the remaining flows are raised further. In the result, a
- * flow can only become faster if a flow that is at most as fast becomes slower. Flows that share no scarce resource are
- * independent: an update recomputes only the connected components (flows connected by scarce resources) in which
- * something changed.
+ * all connected flows equally until a resource is full or a flow reaches its full rate. If the resource with the
+ * highest demand is part of the network, these are the bytes of each flow that pass through the network. The rates of
+ * the flows on the full resource, or of the flow at full rate, are then fixed; the remaining flows are raised further.
+ * In the result, a flow can only become faster if a flow that is at most as fast becomes slower. Flows that share no
+ * scarce resource are independent: an update recomputes only the connected components (flows connected by scarce
+ * resources) in which something changed.
  *
  * The module has no clock: at one simulated time, the caller starts and stops flows and changes their targets, then
  * calls bb_flows_update_rates once.
@@ -29,10 +30,11 @@ struct bb_flow_use {
 };
 
 struct bb_flow {
-    int first_use, n_uses;       /* resources that the flow uses: bb_flows.uses[first_use .. first_use + n_uses); set by
+    int first_use, n_uses;   /* resources that the flow uses: bb_flows.uses[first_use .. first_use + n_uses); set by
                                     the caller while the flow is stopped */
-    double bytes_per_ns;         /* bytes per ns at full rate; progressive filling raises the bytes per ns of all flows
-                                    equally */
+    double bytes_per_ns;     /* bytes per ns at full rate, over the resource that transfers most of them */
+    double net_bytes_per_ns; /* bytes per ns at full rate through the network; 0: as bytes_per_ns */
+    double filled_per_ns;    /* which of the two progressive filling raises equally for all flows of the component */
     double served_ns, target_ns; /* served_ns: work completed at time since_ns, in ns at full rate; target_ns: amount
                                     of work for which bb_flow_end_ns predicts the completion time */
     double rate, since_ns;       /* rate: current rate as a fraction (0 to 1) of the rate without contention; since_ns:
@@ -50,9 +52,10 @@ struct bb_resource {
                                 weights of the flows that use the resource */
     double moved;            /* traffic counter, in capacity x ns: sum of weight x work over the flows, as added by
                                 bb_flows_count_moved */
-    int first;  /* first element of the resource's list of uses, index in bb_flows.uses; -1: the list is empty */
-    bool stale; /* true: a flow that used this resource has stopped since the last update, and the resource was
+    int first;   /* first element of the resource's list of uses, index in bb_flows.uses; -1: the list is empty */
+    bool stale;  /* true: a flow that used this resource has stopped since the last update, and the resource was
                    scarce (overloaded) then */
+    bool is_net; /* the resource is part of the network between nodes, such as a NIC */
 };
 
 /* State of a resource during progressive filling. residual: capacity that is still free. slope: capacity that the

@@ -296,8 +296,6 @@ static void add_collective(ncclComm_t comm, const struct en_task *task, struct e
         add_shared_bytes(e, (enum en_shared_resource)i, bytes, bytes,
                          comm->on_job_timeline ? 0 : comm->sharers[i].members + comm->sharers[i].others - 1);
     }
-    if (comm->on_job_timeline && cost.transfer_ns > 0)
-        e->pace_gbps = (cost.link_ns > cost.nic_ns ? links : cost.nic_bytes) / cost.transfer_ns;
     e->bytes[EMU_MEMORY] += 2 * cost.bytes * c.sharing.memory_bytes;
     e->sms = en_symmetric_percent(comm, task->kind) > 0 && en_is_by_copies(comm, task->kind) ? 0 : en_channels(comm);
 }

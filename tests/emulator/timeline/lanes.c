@@ -105,7 +105,7 @@ static int find_shared_resource(struct emu_timeline *t, int part, int number, do
     }
     if (at == t->b->n_shared_resources)
         t->shared_resources[t->b->n_shared_resources++] =
-            (struct tl_shared_resource){part, number, tl_add_resource(t, gbps)};
+            (struct tl_shared_resource){part, number, tl_add_resource(t, (enum emu_part)part, gbps)};
     return t->shared_resources[at].resource;
 }
 
@@ -132,7 +132,7 @@ static int find_gpu(struct emu_timeline *t, int host, int device, const struct e
     *known = ++t->b->n_gpus;
     gpu = &t->gpus[*known];
     for (int i = 0; i < EMU_PARTS; i++)
-        gpu->own[i] = tl_add_resource(t, parts->gbps[i]);
+        gpu->own[i] = tl_add_resource(t, (enum emu_part)i, parts->gbps[i]);
     t->memory_of[gpu->own[EMU_MEMORY]] = *known;
     emu_timeline_set_gpu_parts(t, host, device, parts);
     return *known;
@@ -274,8 +274,8 @@ static void set_demand(struct emu_timeline *t, struct tl_step *step, const struc
         step->weight[i] = i == EMU_MEMORY ? fmin(rate, bb_cluster_nccl_memory_gbps(t->machine))
                                           : rate + e->others[i] / e->transfer_ns;
         step->pace = i == EMU_MEMORY || i == EMU_PATH_OUT || i == EMU_PATH_IN ? step->pace : fmax(step->pace, rate);
+        step->net_pace = i == EMU_NIC_OUT || i == EMU_NIC_IN ? fmax(step->net_pace, rate) : step->net_pace;
     }
-    step->pace = e->pace_gbps > 0 ? e->pace_gbps : step->pace;
 }
 
 int emu_timeline_add(struct emu_timeline *t, int lane, double issue_ns, const struct emu_demand *demand, uint64_t turn,

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-int tl_add_resource(struct emu_timeline *t, double gbps)
+int tl_add_resource(struct emu_timeline *t, enum emu_part part, double gbps)
 {
     int at;
 
@@ -12,7 +12,7 @@ int tl_add_resource(struct emu_timeline *t, double gbps)
         return 0;
     }
     at = ++t->b->n_resources;
-    t->flows.resources[at] = (struct bb_resource){.capacity = gbps, .first = -1};
+    t->flows.resources[at] = (struct bb_resource){.capacity = gbps, .first = -1, .is_net = part >= EMU_NIC_OUT};
     return at;
 }
 
@@ -46,7 +46,7 @@ int tl_take_flow(struct emu_timeline *t, int uses)
     t->owners[flow].size = size;
     t->flows.flows[flow].first_use = find_uses(t, size);
     t->flows.flows[flow].n_uses = 0;
-    t->flows.flows[flow].bytes_per_ns = 0;
+    t->flows.flows[flow].bytes_per_ns = t->flows.flows[flow].net_bytes_per_ns = 0;
     return flow;
 }
 
@@ -84,6 +84,7 @@ void tl_add_uses(struct emu_timeline *t, int flow, int lane)
         t->flows.uses[*at].weight += step->weight[i];
     }
     w->bytes_per_ns = fmax(w->bytes_per_ns, step->pace);
+    w->net_bytes_per_ns = fmax(w->net_bytes_per_ns, step->net_pace);
 }
 
 void tl_hold_sms(struct emu_timeline *t, int gpu, int sms)

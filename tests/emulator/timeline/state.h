@@ -92,7 +92,8 @@ struct tl_step {
     bool keep, ended, waits, by_memory, has_gemm;
     int record, wait, end; /* moments (0: none): recorded when the step begins, waited for before it, reached at its
                               end */
-    double issue_ns, alone_ns, latency_ns, transfer_ns, pace;
+    double issue_ns, alone_ns, latency_ns, transfer_ns;
+    double pace, net_pace; /* of its flow: bytes_per_ns and net_bytes_per_ns */
     double weight[EMU_PARTS];
     int sms, members, endpoints;
     uint64_t comm, turn;
@@ -225,7 +226,7 @@ void tl_leave_gpu(struct emu_timeline *t, int lane);
 void tl_update_rates(struct emu_timeline *t);
 
 /* shared_flows.c. uses: capacity of the flow. */
-int tl_add_resource(struct emu_timeline *t, double gbps);
+int tl_add_resource(struct emu_timeline *t, enum emu_part part, double gbps);
 int tl_take_flow(struct emu_timeline *t, int uses);
 void tl_add_uses(struct emu_timeline *t, int flow, int lane);
 void tl_stop_flow(struct emu_timeline *t, int flow);

@@ -110,8 +110,12 @@ void bb_contention_sim_resources_init(struct bb_contention_sim *s)
     for (int c = 0; c < m->classes.n; c++) {
         s->gpus[c].running = BB_NONE;
         for (int slot = 0; slot < BB_SLOTS; slot++)
-            if (s->gpus[c].resource[slot] != BB_NONE)
-                s->flows.resources[s->gpus[c].resource[slot]].capacity = capacity_of(s, c, slot);
+            if (s->gpus[c].resource[slot] != BB_NONE) {
+                struct bb_resource *r = &s->flows.resources[s->gpus[c].resource[slot]];
+
+                r->capacity = capacity_of(s, c, slot);
+                r->is_net = slot >= BB_GPU_RESOURCES;
+            }
     }
     for (int f = 0; f < n_flows; f++) {
         s->flows.flows[f].first_use = use;
@@ -166,7 +170,8 @@ void bb_contention_sim_set_collective_uses(struct bb_contention_sim *s, int inst
     double rates[BB_SLOTS] = {link, link, fmin(memory, bb_cluster_nccl_memory_gbps(s->cluster)), nic, nic, path, path};
 
     flow->n_uses = 0;
-    flow->bytes_per_ns = cost->link_ns > cost->nic_ns ? link : nic;
+    flow->bytes_per_ns = MAX(link, nic);
+    flow->net_bytes_per_ns = nic;
     for (int i = 0; i < inst->n; i++) {
         const struct bb_member *member = &s->r->m->members[inst->first + i];
 
@@ -224,7 +229,8 @@ enum bb_limit bb_contention_sim_set_exchange_uses(struct bb_contention_sim *s, i
                                     [BB_POD_DOWN] = load->down[BB_POD] / ns};
 
     flow->n_uses = 0;
-    flow->bytes_per_ns = MAX(MAX(rates[BB_GPU_OUT], rates[BB_GPU_IN]), MAX(rates[BB_NIC_OUT], rates[BB_NIC_IN]));
+    flow->net_bytes_per_ns = MAX(rates[BB_NIC_OUT], rates[BB_NIC_IN]);
+    flow->bytes_per_ns = MAX(MAX(rates[BB_GPU_OUT], rates[BB_GPU_IN]), flow->net_bytes_per_ns);
     use_gpu(s, flow, class_id, rates);
     bb_flows_count_moved(&s->flows, flow_id, ns);
     return limit_of_load(s, load);

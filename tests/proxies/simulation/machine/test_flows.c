@@ -183,6 +183,37 @@ static double pick(unsigned *seed, double from, double to)
     return from + (to - from) * (double)(*seed >> 8) / (1 << 24);
 }
 
+/* Link: 480 bytes/ns, NIC: 48. Alone, one flow fills the link and moves 36 bytes/ns through the NIC; the other one fills the
+ * NIC, and 96 bytes/ns of the link. They need 1.75 times the NIC and 1.2 times the link, so each gets half of the NIC until the
+ * first one ends after 100 x 36/24 ns. The other one has then had 75 of its 100 ns of work, and gets the whole NIC. */
+static void flows_share_a_nic_by_the_bytes_through_it(void **state)
+{
+    struct bb_flows f;
+
+    (void)state;
+    bb_flows_init(&f, 2, 2, 4);
+    f.resources[0].capacity = 480;
+    f.resources[1].capacity = 48;
+    f.resources[1].is_net = true;
+    for (int i = 0; i < 2; i++) {
+        const double link = i == 0 ? 480 : 96, nic = i == 0 ? 36 : 48;
+
+        f.flows[i].first_use = 2 * i;
+        f.flows[i].n_uses = 2;
+        f.flows[i].bytes_per_ns = link;
+        f.flows[i].net_bytes_per_ns = nic;
+        f.uses[2 * i] = (struct bb_flow_use){.resource = 0, .weight = link};
+        f.uses[2 * i + 1] = (struct bb_flow_use){.resource = 1, .weight = nic};
+        bb_flows_start(&f, i, 0, 100);
+    }
+    bb_flows_update_rates(&f, 0);
+    assert_ends_at(&(struct transfer){.end_ns = bb_flow_end_ns(&f.flows[0])}, 150);
+    bb_flows_stop(&f, 0, 150);
+    bb_flows_update_rates(&f, 150);
+    assert_ends_at(&(struct transfer){.end_ns = bb_flow_end_ns(&f.flows[1])}, 175);
+    bb_flows_release(&f);
+}
+
 /* Random flows. drive() checks the invariants. The same flows in reverse order end at the same times. */
 static void random_flows_are_fair_in_any_order(void **state)
 {
@@ -228,6 +259,7 @@ int main(void)
         cmocka_unit_test(later_flow_takes_half_of_the_link),
         cmocka_unit_test(bandwidth_unused_by_a_limited_flow_goes_to_the_others),
         cmocka_unit_test(dumbbell_rates_are_max_min_fair),
+        cmocka_unit_test(flows_share_a_nic_by_the_bytes_through_it),
         cmocka_unit_test(random_flows_are_fair_in_any_order),
         cmocka_unit_test(counters_wrap_around),
     };

@@ -89,6 +89,16 @@ def test_groups_that_other_links_limit_share_their_nics_as_planned(busbar, tmp_p
     assert run_us == pytest.approx(planned_us, rel=1e-6)
 
 
+def test_waiting_workers_of_a_parameter_server_use_no_link(busbar, tmp_path):
+    """GPUs that share NICs have one emulated timeline, on which a broadcast begins when the server does. On a timeline per process it begins
+    with its worker, and slows the reductions down while it waits: then the run is too slow (tests/emulator/README.md has the bound)."""
+    args = ("data_parallel", "--model", "resnet50", "--compute", "none", "--sync", "ps")
+    planned_us, run_us = step_of(busbar, tmp_path, *args, ranks=8, cluster="gcp-a3-high")
+    assert run_us == pytest.approx(planned_us, rel=1e-6)
+    planned_us, run_us = step_of(busbar, tmp_path, *args, ranks=8, cluster=H100)
+    assert 1.01 * planned_us < run_us < 1.2 * planned_us
+
+
 # Two GPUs per NIC, 4 ranks on 2 nodes. The profile has NICs with 24.3 GB/s and intra-node links with 20 GB/s.
 TIMED = ("--compute", "timed", "--forward-us", 100, "--backward-us", 200)
 GPT = ("transformer", "--model", "gpt2_small", "--layers", 4, "--global-batch-size", 8, *TIMED)

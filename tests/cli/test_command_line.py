@@ -191,7 +191,7 @@ def test_unusable_files_end_every_command_with_status_2(busbar, tmp_path):
 
 @pytest.mark.parametrize("args",
                          ["list", "list dtypes", "plan gpt2_large 4 2 2 --ranks 2 --json -",
-                          "plan gpt2_large 12 4 3 --ranks 8 --json /dev/full",
+                          "plan gpt2_large 12 4 3 --ranks 8 --json /dev/full", "plan gpt2_large 12 4 3 --ranks 8 --export goal-bin /dev/full",
                                    "plan gpt2_large 4 2 2 --ranks 2 --cluster h100-sxm-ib --trace /dev/full",
                                    "plan all_reduce --ranks 2 --cluster h100-sxm-ib --csv -"])
 def test_full_disk_fails_the_run(busbar, args):

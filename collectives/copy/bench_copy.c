@@ -29,8 +29,9 @@ struct run {
     double *of_gpu, *sorted;             /* [size] rate of each GPU in the present kind of copy; scratch */
     struct bb_copy_rates expected;
     char source[BB_COPY_SOURCE]; /* "": unknown machine */
-    struct finding *findings;    /* slow GPUs, each in the kind of copy in which it is slowest, then slow pairs */
-    int n, gpus_slow;
+    struct finding *findings;    /* slow GPUs, each in the kinds of copies with the host and with GPUs in which it is
+                                    slowest, then slow pairs */
+    int n, gpus_slow, pairs_slow;
 };
 
 /* ---- results ---- */
@@ -116,14 +117,20 @@ static double typical_of(struct run *r, int id)
     return n > 0 ? 1 / bb_stats_typical(r->sorted, (size_t)n, r->options.slow) : NAN;
 }
 
-/* Keeps one finding of each GPU or pair: the first, unless it is much slower in another kind of copy. */
+/* Keeps one finding of each pair, and of each GPU one with the host and one with other GPUs, because these are different
+ * links: the first, unless it is much slower in another kind of copy. */
 static void keep(struct run *r, const struct finding *f)
 {
+    bool is_new_gpu = f->other < 0;
+
     for (int i = 0; i < r->n; i++) {
         struct finding *had = &r->findings[i];
         const bool is_pair = f->other >= 0 && had->rank == f->other && had->other == f->rank;
 
         if (!is_pair && (had->rank != f->rank || had->other != f->other))
+            continue;
+        is_new_gpu = false;
+        if (bb_copy_has_peer(had->copy) != bb_copy_has_peer(f->copy))
             continue;
         if (f->gbps / f->typical < 0.9 * had->gbps / had->typical)
             *had = *f;
@@ -131,6 +138,8 @@ static void keep(struct run *r, const struct finding *f)
     }
     BB_GROW(r->findings, r->n);
     r->findings[r->n++] = *f;
+    r->gpus_slow += is_new_gpu;
+    r->pairs_slow += f->other >= 0;
 }
 
 static void find_gpus(struct run *r, int id)
@@ -165,7 +174,6 @@ static void judge(struct run *r)
     for (int id = 0; id < BB_COPIES; id++)
         if (!bb_copy_cases[id].unjudged)
             find_gpus(r, id);
-    r->gpus_slow = r->n;
     for (int id = 0; id < BB_COPIES; id++)
         if (bb_copy_has_peer(&bb_copy_cases[id]))
             find_pairs(r, id);
@@ -293,7 +301,7 @@ static void print_verdict(const struct run *r)
                 shortfall_text(r, shortfall));
     else
         fprintf(out, "# SLOW: %d GPU%s, %d pair%s; first: %s\n", r->gpus_slow, r->gpus_slow == 1 ? "" : "s",
-                r->n - r->gpus_slow, r->n - r->gpus_slow == 1 ? "" : "s", finding_text(r, &r->findings[0], text));
+                r->pairs_slow, r->pairs_slow == 1 ? "" : "s", finding_text(r, &r->findings[0], text));
 }
 
 static json_t *findings_json(const struct run *r)
@@ -345,10 +353,10 @@ static int check_max_slow(struct run *r)
         return 0;
     if (r->session.shared_gpu)
         return BB_WORLD_ERR(&r->session.world, BB_EBELOW, "--max-slow cannot be checked: ranks share a GPU");
-    if (r->n <= r->options.max_slow)
+    if (r->gpus_slow + r->pairs_slow <= r->options.max_slow)
         return 0;
-    return BB_WORLD_ERR(&r->session.world, BB_EBELOW, "slow GPUs and pairs: %d, --max-slow allows %d; first: %s", r->n,
-                        r->options.max_slow, finding_text(r, &r->findings[0], text));
+    return BB_WORLD_ERR(&r->session.world, BB_EBELOW, "slow GPUs and pairs: %d, --max-slow allows %d; first: %s",
+                        r->gpus_slow + r->pairs_slow, r->options.max_slow, finding_text(r, &r->findings[0], text));
 }
 
 /* ---- the run ---- */

@@ -51,7 +51,9 @@ def test_slow_links_are_named(busbar, tmp_path):
 
 
 def test_slow_gpu_of_a_node_is_no_slow_pair(busbar, tmp_path):
-    root, slow, _ = copy(busbar, tmp_path, ranks=8, EMU_NODES="2", EMU_SLOW_LINKS="nvlink6:0.5")
+    root, slow, done = copy(busbar, tmp_path, "--max-slow", "1", ranks=8, EMU_NODES="2", EMU_SLOW_LINKS="nvlink6:0.5,pcie6:0.6")
+    assert [f["copy"] for f in root["slow_copies"]] == ["host to GPU", "GPU to GPU, write"] and done.stdout.count("# slow: GPU 2 ") == 2  # one GPU, both links
+    assert done.stdout.splitlines()[-1].startswith("# SLOW: 1 GPU, 0 pairs; first: GPU 2 ")
     assert slow == {(6, None)} and root["slow_copies"][0]["host"].endswith("-node1") and root["slow_copies"][0]["gpu"] == 2
     assert {r["peer"] // 4 == r["rank"] // 4 for r in root["results"] if r["link"] == "peer"} == {True}
 

@@ -683,6 +683,12 @@ def test_compare_accepts_a_step_plan_and_a_run(busbar, machine, tmp_path):
     assert re.search(r"part  idle .*predicted +0\.500 us: 0\.000 x\n", done.stdout), done.stdout
 
 
+def test_model_flops_beyond_64_bits(plan):
+    doc = plan("transformer", "--model", "gpt2_xl", "--ranks", 1, "--micro-batches", 100, "--micro-batch-size", 100000, "--cluster", H100)
+    assert 2**63 < doc["roles"][0]["flops"] == pytest.approx(doc["predicted"]["tflops_per_gpu"] * doc["predicted"]["step_us"] * 1e6)
+
+
+
 MIXTRAL = ("transformer", "--model", "mixtral_8x7b", "--layers", 8, "--ranks", 32, "--ep", 8, "--seq-length", 2048, "--micro-batches", 2, "--cluster", H100)
 
 

@@ -213,10 +213,11 @@ static json_t *list_roles(const struct bb_plan *plan, bool ops)
 
     for (int r = 0; r < plan->traffic.n; r++) {
         const struct bb_traffic_role *role = &plan->traffic.roles[r];
-        json_t *o =
-            json_pack("{s:s, s:o, s:o, s:f, s:I, s:o}", "name", role->name, "ranks",
-                      int_array(role->ranks, role->n_ranks), "traffic", traffic_of(l, role), "compute_us",
-                      role->compute_us, "flops", (json_int_t)llround(role->flops), "memory_bytes", memory_of(role));
+        json_t *o = json_pack("{s:s, s:o, s:o, s:f, s:o, s:o}", "name", role->name, "ranks",
+                              int_array(role->ranks, role->n_ranks), "traffic", traffic_of(l, role), "compute_us",
+                              role->compute_us, "flops",
+                              role->flops < 0x1p63 ? json_integer(llround(role->flops)) : json_real(role->flops),
+                              "memory_bytes", memory_of(role));
         json_t *training = training_memory_of(role);
 
         if (training)

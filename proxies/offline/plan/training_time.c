@@ -89,10 +89,12 @@ int bb_reliability(const struct bb_failures *f, int nodes, const struct bb_train
                                       .restarts = running * restarts_s / running_s,
                                       .node_wait = node_wait};
     if (!(result->goodput >= 1e-3))
-        return bb_err(BB_EUSAGE,
-                      "--mtbf-node: with %d nodes, a failure every %.3g s, checkpoints of %.3g s, restarts of %.3g s%s "
-                      "leave less than 0.1 %% of the time for training",
-                      nodes, mtbf_s, f->checkpoint_s, f->restart_s, node_wait > 0 ? " and waits for repairs" : "");
+        return bb_err(
+            BB_EUSAGE,
+            "--mtbf-node: with %d node%s, a failure every %.3g s, checkpoints of %.3g s, restarts of %.3g s%s "
+            "leave less than 0.1 %% of the time for training",
+            nodes, nodes == 1 ? "" : "s", mtbf_s, f->checkpoint_s, f->restart_s,
+            node_wait > 0 ? " and waits for repairs" : "");
     result->days = t->days / result->goodput;
     result->spares = f->spares;
     result->gpu_hours = t->gpu_hours / result->goodput * (nodes + fmax(0, f->spares)) / nodes;

@@ -12,6 +12,7 @@
 
 #include <math.h>
 #include <mpi.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -309,6 +310,20 @@ int bb_world_restart_after_loss(struct bb_world *w)
     bb_supervised_restarts(&w->supervised, true);
 out:
     return rc;
+}
+
+bool bb_world_can_leave(const struct bb_world *w)
+{
+    return bb_world_is_supervised(w) && (!bb_launcher_ends_with_rank() || w->size <= RELAYED_MAX);
+}
+
+int bb_world_leave(struct bb_world *w, bool leaves, const char *why)
+{
+    if (leaves) {
+        bb_world_reached(w, "%s", why);
+        (void)raise(SIGKILL); /* calls of MPI and NCCL have no other end while ranks of the job remain */
+    }
+    return bb_world_barrier(w, "the restart without the ranks that leave");
 }
 
 /*

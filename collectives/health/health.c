@@ -51,6 +51,7 @@ struct run {
     } * past;                       /* [n_past] values of the tests before the one that was interrupted */
     size_t n_past, n_repeated;      /* n_repeated: number of them that `measure` has returned */
     struct bb_health_finding *lost; /* of the lost nodes */
+    bool *left;                     /* [nodes] after a restart: the node has left, because GPUs may be lost */
     int *first_nodes, first_rank;   /* after a restart: node of each rank, and this rank, when the run began */
     uint64_t verified;              /* number of verified measurements, the seed of their data */
 };
@@ -336,13 +337,13 @@ static int save_values(struct run *r, enum bb_health_test test, const int *partn
 enum {
     NODE_OF = BB_JOURNAL_COMMAND, /* arg: rank; int[ranks] */
     HOSTS,                        /* hosts of the nodes */
-    FINDING,                      /* of the inventory; struct bb_health_finding */
-    INVENTORY,                    /* text of the JSON; only of rank 0 */
-    COUNTERS,                     /* struct bb_health_inventory */
-    BEGIN,                        /* arg: test that begins; the tests before are printed */
-    VALUES,                       /* arg: test; double[nodes * gpus] */
-    SOAK,                         /* text of the JSON `soak`; only of rank 0 */
-    LOST                          /* arg: test that is measured again without the node; struct bb_health_finding */
+    FINDING,   /* of the inventory; arg: 1: about a node that leaves the run; struct bb_health_finding */
+    INVENTORY, /* text of the JSON; only of rank 0 */
+    COUNTERS,  /* struct bb_health_inventory */
+    BEGIN,     /* arg: test that begins; the tests before are printed */
+    VALUES,    /* arg: test; double[nodes * gpus] */
+    SOAK,      /* text of the JSON `soak`; only of rank 0 */
+    LOST       /* arg: test that is measured again without the node; struct bb_health_finding */
 };
 
 static void record(struct run *r, int kind, int arg, const void *data, size_t bytes)
@@ -463,8 +464,12 @@ static void read_record(struct run *r, const struct bb_journal_record *record, s
         free(r->hosts);
         r->hosts = copy_of(record);
         r->health.nodes = (int)(record->bytes / sizeof *r->hosts);
+        free(r->left);
+        BB_NEW(r->left, r->health.nodes);
     } else if (record->kind == FINDING) {
         bb_health_add(&r->health, &f);
+        if (record->arg == 1 && r->left && f.node < r->health.nodes)
+            r->left[f.node] = true;
     } else if (record->kind == INVENTORY) {
         r->inventory = json_loadb(record->data, record->bytes, 0, NULL);
     } else if (record->kind == SOAK) {
@@ -480,7 +485,7 @@ static void read_record(struct run *r, const struct bb_journal_record *record, s
         drop_past(r, record->arg);
     } else if (record->kind == BB_JOURNAL_WORLD) {
         json_array_clear(r->report.lost_ranks);
-    } else if (record->kind == BB_JOURNAL_LOST) {
+    } else if (record->kind == BB_JOURNAL_LOST && r->first_nodes && r->left && !r->left[r->first_nodes[record->arg]]) {
         json_array_append_new(r->report.lost_ranks, json_integer(record->arg));
     }
 }
@@ -522,7 +527,7 @@ static int restore(struct run *r)
     r->report.lost_ranks = json_array();
     while (bb_journal_next(&r->records, &record))
         read_record(r, &record, &begun);
-    if (!r->first_nodes || !r->hosts)
+    if (!r->first_nodes || !r->left)
         return bb_err(BB_EFAIL, "the records of this rank are missing");
     w->nodes = r->health.nodes;
     w->node = r->first_nodes[r->first_rank];
@@ -537,7 +542,7 @@ static int restore(struct run *r)
 
         for (int rank = 0; rank < w->size; rank++)
             has_rank = has_rank || w->node_of[rank] == node;
-        if (!has_rank)
+        if (!has_rank && !r->left[node])
             lose_node(r, node, (int)begun);
     }
     r->health.lost = r->lost;
@@ -547,13 +552,28 @@ out:
 
 /* ---- the run ---- */
 
-static bool tests_something(const struct run *r)
+/* Returns whether a stage after the inventory runs. */
+static bool measures(const struct run *r)
 {
-    bool any = bb_health_has(&r->options, "inventory") || r->options.soak_s > 0;
+    bool any = r->options.soak_s > 0;
 
     for (int test = 0; test < BB_HEALTH_TESTS; test++)
         any = any || bb_health_runs(&r->health, (enum bb_health_test)test);
     return any;
+}
+
+/* More ranks than GPUs are a usage error, unless GPUs may be lost. */
+static int check_short_nodes(const struct run *r)
+{
+    const struct bb_session *s = &r->session;
+    const struct bb_world *w = &s->world;
+
+    for (int rank = 0; rank < w->size; rank++)
+        if (s->devices[rank].is_short && bb_health_expected_gpus(&r->health, s, w->node_of[rank]) == 0)
+            return BB_WORLD_ERR(w, BB_EUSAGE, "%d ranks on %s but only %d GPU%s; start at most %d per node",
+                                r->health.gpus, w->hosts[rank], s->devices[rank].node_gpus,
+                                s->devices[rank].node_gpus == 1 ? "" : "s", s->devices[rank].node_gpus);
+    return 0;
 }
 
 /* Returns the start of a command with `each` ranks on each of `nodes` nodes. Emulated nodes share a host, which the launcher
@@ -620,7 +640,7 @@ static int make_nodes(struct run *r)
         rc = BB_WORLD_ERR(w, BB_EUSAGE, "health requires a GPU for each rank, but ranks share a GPU");
     r->health.nodes = w->nodes;
     r->health.gpus = n[0];
-    if (rc == 0 && !tests_something(r))
+    if (rc == 0 && !measures(r) && !bb_health_has(&r->options, "inventory"))
         rc = r->set != &bb_health_set
                  ? BB_WORLD_ERR(w, BB_EUSAGE, "bench %s requires at least two nodes",
                                 r->options.nodes ? "p2p --nodes" : "rails")
@@ -650,6 +670,7 @@ static int make_expectations(void *arg)
     TRY(bb_world_bcast(w, r->health.expected, sizeof r->health.expected, 0));
     TRY(bb_world_bcast(w, r->health.tiers, sizeof r->health.tiers, 0));
     TRY(bb_world_bcast(w, &r->health.node_gpus, sizeof r->health.node_gpus, 0));
+    TRY(bb_world_bcast(w, &r->health.node_gpus_known, sizeof r->health.node_gpus_known, 0));
 out:
     return rc;
 }
@@ -726,6 +747,7 @@ out:
 static int start_health(struct run *r)
 {
     struct bb_session *s = &r->session;
+    bool is_short;
     int rc = 0;
 
     if (bb_health_has(&r->options, "gpu"))
@@ -733,32 +755,27 @@ static int start_health(struct run *r)
     bb_health_print_head(&r->report);
     if (s->world.rank == 0)
         TRY(bb_health_save_verdicts(&r->report, BB_HEALTH_START));
-    if (bb_health_has(&r->options, "inventory"))
+    if (bb_health_has(&r->options, "inventory") || bb_session_is_short(s, -1))
         TRY(bb_health_inventory(&r->health, s, r->gpu_of, r->baseline, r->inventory, &r->first));
     bb_health_print_inventory(&r->report);
-    for (size_t i = 0; i < r->health.n; i++)
-        record(r, FINDING, 0, &r->health.findings[i], sizeof *r->health.findings);
+    for (size_t i = 0; i < r->health.n; i++) {
+        const struct bb_health_finding *f = &r->health.findings[i];
+
+        record(r, FINDING, f->node >= 0 && bb_session_is_short(s, f->node), f, sizeof *f);
+    }
     if (r->first)
         record(r, COUNTERS, 0, r->first, bb_health_inventory_bytes);
     if (s->world.rank == 0)
         record_json(r, INVENTORY, json_incref(r->inventory));
-    rc = bb_world_restart_after_loss(&s->world);
-out:
-    return rc;
-}
-
-/* Assigns the GPUs. A node with fewer GPUs than ranks is no usage error of `busbar health`, but a finding. */
-static int setup_gpus(struct run *r)
-{
-    struct bb_session *s = &r->session;
-    unsigned is_short;
-    int rc = bb_session_setup_gpus(s, 0);
-
-    if (rc != -BB_EUSAGE || r->set != &bb_health_set)
-        return rc;
-    is_short = s->device.node_gpus > 0 && s->device.node_gpus < s->world.local_size;
-    TRY(bb_world_any(&s->world, &is_short));
-    rc = is_short ? -BB_EBELOW : -BB_EUSAGE;
+    is_short = bb_session_is_short(s, -1) && measures(r);
+    if (is_short && (bb_session_is_short(s, s->world.node_of[0]) || !bb_world_can_leave(&s->world))) {
+        rc = s->world.rank == 0 ? bb_health_stop(&r->report, "inventory") : 0;
+        TRY(bb_world_agree(&s->world, rc, "the verdicts"));
+    }
+    TRY(bb_world_restart_after_loss(&s->world));
+    if (is_short) /* one rank of each node is enough */
+        rc = bb_world_leave(&s->world, s->device.is_short && s->world.local_rank == 0,
+                            "leaving, because GPUs of its node may be lost");
 out:
     return rc;
 }
@@ -783,9 +800,11 @@ static int run_health(struct run *r, int argc, char **argv)
     for (int test = 0; test < BB_HEALTH_TESTS; test++) {
         r->health.skip[test] = !bb_health_has(&r->options, bb_health_tests[test].stage);
         r->health.median[test] = NAN;
+        r->health.share[test] = 1;
     }
     TRY(bb_session_begin(s, &r->options.common, BB_SESSION_OBSERVED));
-    TRY(setup_gpus(r));
+    s->may_be_short = r->set == &bb_health_set; /* for bench, a usage error */
+    TRY(bb_session_setup_gpus(s, 0));
     if (s->world.restarted)
         TRY(restore(r));
     TRY(make_nodes(r));
@@ -797,12 +816,14 @@ static int run_health(struct run *r, int argc, char **argv)
         r->report.inventory = r->inventory = r->inventory ? r->inventory : json_array();
     }
     TRY(make_expectations(r));
+    TRY(check_short_nodes(r));
     TRY(check_memory(r));
     TRY(bb_session_open_results(s, &head, r->set, &r->options));
     s->call_failed = -BB_EBELOW;
     if (!s->world.restarted)
         TRY(start_health(r));
-    TRY(prepare(r));
+    if (measures(r))
+        TRY(prepare(r));
     TRY(bb_health_run(&r->health));
     if (r->options.soak_s > 0 && bb_health_active(&r->health) > 0) {
         TRY(begin_test(r, BB_HEALTH_TESTS));
@@ -855,6 +876,7 @@ int bb_health_rank_main(const struct bb_opts *set, bb_forecast *forecast, int ar
     free(r.hosts);
     free(r.past);
     free(r.lost);
+    free(r.left);
     free(r.first_nodes);
     bb_journal_release(&r.records);
     json_decref(r.report.lost_ranks);

@@ -10,6 +10,7 @@
 #include "collectives/health/summary.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char *const stages[] = {"all",       "inventory", "gpu",   "copies", "node", "pairs",
@@ -333,15 +334,16 @@ static void warn_of_baseline(const struct bb_health_options *o, const json_t *ro
                 status ? status : "?", n, n == 1 ? "" : "s");
 }
 
-/* Takes the median of a test of an earlier result as expectation. Returns 0, or -BB_EUSAGE if no run can have it. */
-static int take_median(struct bb_health *h, const json_t *test, json_int_t nodes)
+/* Takes the median of a test of an earlier result, with this number of nodes and of GPUs per node, as expectation. Returns 0, or
+ * -BB_EUSAGE if no run can have it. */
+static int take_median(struct bb_health *h, const json_t *test, json_int_t nodes, json_int_t gpus)
 {
     const char *name = json_string_value(json_object_get(test, "test"));
     const json_t *median = json_object_get(test, "median");
 
     for (int t = 0; t < BB_HEALTH_TESTS; t++)
         if (name && strcmp(name, bb_health_tests[t].name) == 0 && json_is_number(median) &&
-            (t < BB_HEALTH_BISECTION || nodes == bb_health_active(h)))
+            (t < BB_HEALTH_NODE || gpus == h->gpus) && (t < BB_HEALTH_BISECTION || nodes == bb_health_active(h)))
             h->expected[t] = json_number_value(median);
     return json_is_number(median) && !(json_number_value(median) > 0) ? -BB_EUSAGE : 0;
 }
@@ -386,13 +388,34 @@ static int check_missing(const struct bb_health *h, const struct bb_health_optio
     json_decref(missing);
     return has_value
                ? 0
-               : bb_err(BB_EUSAGE,
-                        "--expect %s: has no value to compare with, of these tests and this number of nodes; try: "
-                        "--save-baseline with the same --only and nodes",
-                        o->expect);
+               : bb_err(
+                     BB_EUSAGE,
+                     "--expect %s: has no value to compare with, of these tests and this number of nodes and GPUs per "
+                     "node; try: --save-baseline with the same --only, nodes and GPUs",
+                     o->expect);
 }
 
-/* Takes the medians of an earlier result as expectations. Those of more than two nodes require the same number of nodes. root: the result */
+/* Reads the number of GPUs of a node: that of the inventory, or else that of the profile. */
+static void read_node_gpus(struct bb_health *h, const json_t *root)
+{
+    const json_t *item;
+    size_t i;
+
+    h->node_gpus = (int)json_integer_value(json_object_get(json_object_get(root, "node_gpus"), "total"));
+    json_array_foreach(json_object_get(root, "inventory"), i, item)
+    {
+        const char *name = json_string_value(json_object_get(item, "item")),
+                   *usual = json_string_value(json_object_get(item, "usual"));
+
+        if (name && usual && strcmp(name, BB_HEALTH_ITEM_GPUS) == 0 && atoi(usual) > 0) {
+            h->node_gpus = atoi(usual);
+            h->node_gpus_known = true;
+        }
+    }
+}
+
+/* Takes the medians of an earlier result as expectations. Those of several GPUs require the same number of GPUs per node, those of
+ * more than two nodes also the same number of nodes. root: the result */
 static int expect_baseline(struct bb_health *h, const struct bb_health_options *o, const json_t *root,
                            char source[BB_HEALTH_SOURCE])
 {
@@ -412,18 +435,18 @@ static int expect_baseline(struct bb_health *h, const struct bb_health_options *
     if (bytes_of(json_object_get(root, "options"), &bytes) || nodes < 1 || !json_is_array(tests))
         return bb_err(BB_EUSAGE, "--expect %s: the run ended before its verdicts; try: the file of a complete run",
                       o->expect);
-    if (ranks % nodes != 0 || ranks / nodes != h->gpus)
-        return bb_err(BB_EUSAGE, "--expect %s: %g GPUs per node, this run has %d", o->expect,
-                      (double)ranks / (double)nodes, h->gpus);
+    if (ranks < 1 || ranks % nodes != 0)
+        return bb_err(BB_EUSAGE, "--expect %s: %g GPUs per node", o->expect, (double)ranks / (double)nodes);
     if (bytes != bb_health_size(o))
         return bb_err(BB_EUSAGE, "--expect %s: collectives of %zu bytes, this run has %zu; try: --size %zu", o->expect,
                       bytes, bb_health_size(o), bytes);
     json_array_foreach(tests, i, test)
     {
-        if (take_median(h, test, nodes))
+        if (take_median(h, test, nodes, ranks / nodes))
             return bb_err(BB_EUSAGE, "--expect %s: test %zu has the median %g, expected more than 0", o->expect, i + 1,
                           json_number_value(json_object_get(test, "median")));
     }
+    read_node_gpus(h, root);
     if (bb_health_active(h) == h->nodes) { /* only once */
         warn_of_baseline(o, root);
         if (check_missing(h, o, tests))
@@ -450,6 +473,14 @@ json_t *bb_health_baseline(const struct bb_health_options *o)
     return NULL;
 }
 
+/* Returns whether the profile is needed for the number of GPUs of a node, also without a test that it predicts. */
+static bool needs_node(const struct bb_health_options *o, const struct bb_machine_facts *facts)
+{
+    const bool is_odd = facts->node_gpus > 0 && !bb_health_is_node_size(facts->node_gpus);
+
+    return bb_health_has(o, "inventory") && (is_odd || strcmp(o->expect, "auto") != 0);
+}
+
 int bb_health_expect(struct bb_health *h, const struct bb_health_options *o, const json_t *baseline,
                      bb_forecast *forecast, const struct bb_machine_facts *facts, char source[BB_HEALTH_SOURCE])
 {
@@ -461,7 +492,7 @@ int bb_health_expect(struct bb_health *h, const struct bb_health_options *o, con
     if (baseline)
         return expect_baseline(h, o, baseline, source);
     for (int test = 0; test < BB_HEALTH_TESTS; test++) {
-        if (!bb_health_runs(h, (enum bb_health_test)test))
+        if (!bb_health_runs(h, (enum bb_health_test)test) && !(test == 0 && needs_node(o, facts)))
             continue;
         TRY(expect_test(h, o, forecast, facts, (enum bb_health_test)test, source));
         if (!source[0])

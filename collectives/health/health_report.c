@@ -3,7 +3,6 @@
 
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/results/checks.h"
-#include "collectives/health/inventory.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -275,6 +274,8 @@ static void report_missing(const struct bb_health_report *r)
 {
     const size_t all = json_array_size(json_object_get(r->baseline, "verdicts"));
     const bool has_fewer = all > 0 && all != (size_t)r->health->nodes;
+    const int gpus = (int)(json_integer_value(json_object_get(r->baseline, "ranks")) /
+                           json_integer_value(json_object_get(r->baseline, "nodes")));
     struct bb_health_finding f = bb_health_remark(BB_HEALTH_TESTS, BB_HEALTH_ALL, BB_HEALTH_WARN, -1, -1, -1);
     json_t *missing = missing_hosts(r), *host;
     const size_t n = json_array_size(missing);
@@ -297,6 +298,10 @@ static void report_missing(const struct bb_health_report *r)
         fprintf(r->session->out,
                 "# baseline: %zu node%s, this run has %d; no expected values for bisection, rails and whole\n", all,
                 all == 1 ? "" : "s", r->health->nodes);
+    if (r->session->out && gpus != r->health->gpus)
+        fprintf(r->session->out,
+                "# baseline: %d GPUs per node, this run has %d; expected values only for single GPUs\n", gpus,
+                r->health->gpus);
     json_decref(missing);
 }
 
@@ -500,7 +505,7 @@ static const char *brief_text(const struct bb_health_report *r, const struct bb_
 
     gpu_text(r, f, gpu);
     if (*f->text)
-        snprintf(text, DRAIN_ITEM, "%s%s%.48s", gpu, *gpu ? " " : "", f->text);
+        snprintf(text, DRAIN_ITEM, "%s%s%.*s", gpu, *gpu ? " " : "", MIN(56, (int)strcspn(f->text, ";")), f->text);
     else
         snprintf(text, DRAIN_ITEM, "%s%s%s%s%s at %.0f %%", f->part == BB_HEALTH_A_NIC ? "NIC of " : "", gpu,
                  f->part == BB_HEALTH_A_GPU ? " " : "", f->part == BB_HEALTH_A_NIC ? "" : bb_health_tests[f->test].name,
@@ -745,10 +750,34 @@ static int lines_left(const struct bb_health_report *r, const json_t *fields)
     return r->tables || r->session->detail ? 0 : left;
 }
 
+/* Prints the error line about the first finding. restricted: NULL: none */
+static int report_failed(const struct bb_health_report *r, int failed, const char *restricted)
+{
+    char part[256], reason[256], more[32] = "";
+
+    if (failed > 1)
+        snprintf(more, sizeof more, "; and %d more", failed - 1);
+    return bb_err_job(BB_EBELOW, "%s: %s%s%s%s", part_text(r, &r->health->findings[0], part),
+                      reason_text(r, &r->health->findings[0], reason), more, restricted ? "; restricted by " : "",
+                      restricted ? restricted : "");
+}
+
+int bb_health_stop(const struct bb_health_report *r, const char *stage)
+{
+    json_t *fields = fields_json(r, stage);
+    const int failed = bb_health_count_failed(json_object_get(fields, "findings"));
+    int rc;
+
+    TRY(bb_results_set_all(r->session->json, fields));
+    rc = report_failed(r, failed, NULL);
+out:
+    return rc;
+}
+
 int bb_health_finish(const struct bb_health_report *r, int last)
 {
     struct bb_health *h = r->health;
-    char part[256], reason[256], more[32] = "", *restricted = bb_json_restrictions(NULL, NULL);
+    char *restricted = bb_json_restrictions(NULL, NULL);
     json_t *fields = fields_json(r, NULL);
     const int failed = bb_health_count_failed(json_object_get(fields, "findings"));
     int rc = 0;
@@ -782,12 +811,8 @@ int bb_health_finish(const struct bb_health_report *r, int last)
     if (r->options->baseline && h->n > 0)
         bb_warn("--save-baseline %s: %zu finding%s, so its values may be too low for --expect", r->options->baseline,
                 h->n, h->n == 1 ? "" : "s");
-    if (failed > 1)
-        snprintf(more, sizeof more, "; and %d more", failed - 1);
     if (failed > 0)
-        rc = bb_err_job(BB_EBELOW, "%s: %s%s%s%s", part_text(r, &h->findings[0], part),
-                        reason_text(r, &h->findings[0], reason), more, restricted ? "; restricted by " : "",
-                        restricted ? restricted : "");
+        rc = report_failed(r, failed, restricted);
     else if (r->options->common.nagios && h->n > 0 && h->findings[0].level == BB_HEALTH_WARN)
         rc = -BB_EWARN;
 out:

@@ -34,6 +34,8 @@ struct bb_health_report {
  * bb_health_soak_json  - return the list `soak`, which the caller owns.
  * bb_health_save_verdicts - save the verdicts so far, which remain if the run ends early in this stage; NULL: all are done.
  *                        Rank 0 only.
+ * bb_health_stop       - save the verdicts like bb_health_save_verdicts, and return -BB_EBELOW after printing one error line about the
+ *                        first part that fails: the run ends in this stage. Rank 0 only.
  * bb_health_print_tests - print the medians of tests `first` to `end` - 1, when they have ended. Rank 0 only.
  * bb_health_finish     - print and save the verdicts; last: the first test that is not printed yet. Returns 0, or -BB_EBELOW after printing one error line if a part
  *                        fails. Rank 0 only.
@@ -44,6 +46,7 @@ int bb_health_save_row(const struct bb_health_report *r, enum bb_health_test tes
                        double value) BB_MUST_CHECK;
 json_t *bb_health_soak_json(const struct bb_health_report *r) BB_MUST_CHECK;
 int bb_health_save_verdicts(const struct bb_health_report *r, const char *stage) BB_MUST_CHECK;
+int bb_health_stop(const struct bb_health_report *r, const char *stage) BB_MUST_CHECK;
 void bb_health_print_tests(const struct bb_health_report *r, int first, int end);
 int bb_health_finish(const struct bb_health_report *r, int last) BB_MUST_CHECK;
 

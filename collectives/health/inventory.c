@@ -44,14 +44,21 @@ static void read_gpu(const struct source *s, const struct item *item, char *text
     snprintf(text, ITEM_TEXT, "%.60s", s->session->device.name);
 }
 
-/* Several emulated nodes share the GPUs of a process. */
+/* Returns the number of GPUs of a rank's node; 0: unknown. Several emulated nodes share the GPUs of a process. */
+static int gpus_of(const struct bb_session *s, int rank)
+{
+    const struct bb_device_info *d = &s->devices[rank];
+
+    return d->emulated && s->world.nodes > 1 && !d->is_short ? 0 : d->node_gpus;
+}
+
 static void read_gpus(const struct source *s, const struct item *item, char *text)
 {
-    const struct bb_device_info *d = &s->session->device;
+    const int n = gpus_of(s->session, s->session->world.rank);
 
     (void)item;
-    if (d->node_gpus > 0 && !(d->emulated && s->session->world.nodes > 1))
-        snprintf(text, ITEM_TEXT, "%d", d->node_gpus);
+    if (n > 0)
+        snprintf(text, ITEM_TEXT, "%d", n);
 }
 
 static void read_memory(const struct source *s, const struct item *item, char *text)
@@ -204,7 +211,7 @@ static void read_parameters(const struct source *s, const struct item *item, cha
  * as in NVIDIA DCGM (dcgm_gpu_hardware_limits.h; max_pcie_replays of its diagnostic). */
 static const struct item items[] = {
     {.name = "GPU", .kind = FACT, .read = read_gpu},
-    {.name = "GPUs of the node", .kind = FACT, .read = read_gpus},
+    {.name = BB_HEALTH_ITEM_GPUS, .kind = FACT, .read = read_gpus},
     {.name = "memory", .kind = FACT, .read = read_memory},
     {.name = "maximum SM clock", .kind = FACT, .read = read_clock},
     {.name = "application SM clock", .kind = FACT, .read = read_counter, .arg = " MHz", .counter = BB_NVML_CLOCK_LIMIT},
@@ -429,21 +436,52 @@ static void judge_nics(const char *text, int nodes, const char *earlier, struct 
     snprintf(m->text, MESSAGE, "no RDMA NICs (/sys/class/infiniband): NCCL needs a network plugin or uses TCP");
 }
 
-bool bb_health_is_node_size(int gpus)
+int bb_health_expected_gpus(const struct bb_health *h, const struct bb_session *s, int node)
 {
-    return gpus > 0 && (gpus & (gpus - 1)) == 0;
+    int n = 0, most = h->node_gpus;
+    bool any_full = false; /* a node has a GPU for each rank */
+
+    for (int rank = 0; rank < s->world.size; rank++) {
+        most = MAX(most, gpus_of(s, rank));
+        n = s->world.node_of[rank] == node ? MAX(n, gpus_of(s, rank)) : n;
+        any_full |= !s->devices[rank].is_short;
+    }
+    if (most <= n) /* no other number is known: 7 GPUs for 8 ranks */
+        most = bb_health_is_node_size(n) && !any_full ? 0 : h->gpus;
+    if (n == 0 || n >= most)
+        return 0;
+    return !bb_health_is_node_size(n) || h->node_gpus_known || (n < h->gpus && (any_full || h->gpus == h->node_gpus))
+               ? most
+               : 0;
 }
 
-/* Warns if a node has fewer GPUs than one of the profile: 7 of 8. */
-static void judge_gpus(const char *text, int node_gpus, const char *earlier, struct message *m)
+/* Fails each node that may have lost GPUs; if all nodes have the same number, the profile may be wrong. m: [ranks] */
+static void judge_gpus(const struct bb_health *h, const struct bb_session *s, struct message *m)
 {
-    const int n = atoi(text);
+    const struct bb_world *w = &s->world;
+    const int first = gpus_of(s, 0);
+    bool is_common = w->nodes > 1 && first >= h->gpus && !h->node_gpus_known, any = false;
+    int *expected;
 
-    if (earlier || n == 0 || n >= node_gpus || bb_health_is_node_size(n))
-        return;
-    m->level = BB_HEALTH_WARN;
-    snprintf(m->text, MESSAGE, "CUDA finds %d GPUs, expected %d: a GPU may be lost; see nvidia-smi -L, dmesg", n,
-             node_gpus);
+    BB_NEW(expected, w->nodes);
+    for (int node = 0; node < w->nodes; node++) {
+        expected[node] = bb_health_expected_gpus(h, s, node);
+        any |= expected[node] > 0;
+    }
+    for (int rank = 0; rank < w->size; rank++)
+        is_common = is_common && gpus_of(s, rank) == first;
+    for (int rank = 0; rank < w->size && any; rank++) {
+        m[rank] = (struct message){0}; /* of nodes that only differ from these */
+        if (expected[w->node_of[rank]] == 0)
+            continue;
+        m[rank].level = is_common ? BB_HEALTH_WARN : BB_HEALTH_FAIL;
+        snprintf(m[rank].text, MESSAGE, "CUDA finds %d GPU%s, expected %d: %s; see nvidia-smi -L, dmesg (Xid)",
+                 gpus_of(s, rank), gpus_of(s, rank) == 1 ? "" : "s", expected[w->node_of[rank]], BB_HEALTH_GPU_LOST);
+        if (s->devices[rank].is_short && w->nodes == 1)
+            snprintf(m[rank].text + strlen(m[rank].text), MESSAGE - strlen(m[rank].text),
+                     "; to test the others: start %d ranks", gpus_of(s, rank));
+    }
+    free(expected);
 }
 
 static void judge_item(const struct item *item, const char *text, struct message *m)
@@ -474,9 +512,11 @@ static bool is_same(const struct message *a, const struct message *b)
     return strcmp(a->text, b->text) == 0;
 }
 
-/* Adds the messages [ranks] about an item: one about all nodes, or one about a node, if its GPUs have the same. */
-static void add_messages(struct bb_health *h, const struct bb_world *w, const int *gpu_of, const struct message *m)
+/* Adds the messages [ranks] about an item: one about all nodes, or one about a node, if its GPUs have the same. Ranks without a GPU
+ * of their own share one that has its message. */
+static void add_messages(struct bb_health *h, const struct bb_session *s, const int *gpu_of, const struct message *m)
 {
+    const struct bb_world *w = &s->world;
     const struct message **of_node; /* the first one of each node; NULL: its GPUs have different ones */
     bool is_common = w->nodes > 1 && m[0].level == BB_HEALTH_WARN;
 
@@ -494,7 +534,8 @@ static void add_messages(struct bb_health *h, const struct bb_world *w, const in
     if (is_common)
         add_finding(h, &m[0], -1, -1);
     for (int rank = 0; rank < w->size && !is_common; rank++)
-        if (m[rank].text[0] && (gpu_of[rank] == 0 || !of_node[w->node_of[rank]]))
+        if (m[rank].text[0] && (gpu_of[rank] == 0 || !of_node[w->node_of[rank]]) &&
+            !(s->devices[rank].is_short && gpu_of[rank] >= s->devices[rank].node_gpus))
             add_finding(h, &m[rank], w->node_of[rank], of_node[w->node_of[rank]] && h->gpus > 1 ? -1 : gpu_of[rank]);
     free(of_node);
 }
@@ -549,13 +590,13 @@ int bb_health_inventory(struct bb_health *h, struct bb_session *s, const int *gp
                 const char *before = earlier_text(earlier, w->hosts[rank], gpu_of[rank]);
 
                 judge_fact(&items[i], all[rank].text[i], usual, half, before, &tie, &m[rank]);
-                if (items[i].read == read_gpus)
-                    judge_gpus(all[rank].text[i], h->node_gpus, before, &m[rank]);
                 if (items[i].read == read_nics)
                     judge_nics(all[rank].text[i], w->nodes, before, &m[rank]);
             } else
                 judge_item(&items[i], all[rank].text[i], &m[rank]);
-        add_messages(h, w, gpu_of, m);
+        if (items[i].read == read_gpus)
+            judge_gpus(h, s, m);
+        add_messages(h, s, gpu_of, m);
         if (list)
             json_array_append_new(list, item_json(w, gpu_of, all, i, usual ? usual : "", m));
         free(m);
@@ -575,9 +616,10 @@ static bool is_growing(const struct item *item)
 }
 
 /* Adds what an item has grown by on each rank: findings, and to its entry in the results. by: [ranks][ITEMS] */
-static void add_growth(struct bb_health *h, const struct bb_world *w, const int *gpu_of, int item,
+static void add_growth(struct bb_health *h, const struct bb_session *s, const int *gpu_of, int item,
                        const long long (*by)[ITEMS], json_t *entry)
 {
+    const struct bb_world *w = &s->world;
     json_t *grown = json_object_get(entry, "grown");
     struct message *m;
 
@@ -590,7 +632,7 @@ static void add_growth(struct bb_health *h, const struct bb_world *w, const int 
         json_array_append_new(grown, json_pack("{s:s, s:i, s:I}", "host", w->hosts[rank], "gpu", gpu_of[rank], "by",
                                                (json_int_t)by[rank][item]));
     }
-    add_messages(h, w, gpu_of, m);
+    add_messages(h, s, gpu_of, m);
     free(m);
 }
 
@@ -608,7 +650,7 @@ int bb_health_growth(struct bb_health *h, struct bb_session *s, const int *gpu_o
     all = bb_world_gather(&s->world, own, sizeof own, &rc);
     TRY(rc);
     for (int i = 0; i < ITEMS; i++)
-        add_growth(h, &s->world, gpu_of, i, (const long long(*)[ITEMS])all, json_array_get(list, (size_t)i));
+        add_growth(h, s, gpu_of, i, (const long long(*)[ITEMS])all, json_array_get(list, (size_t)i));
 out:
     free(all);
     return rc;

@@ -133,7 +133,8 @@ static bool has_slow_path(const json_t *findings)
     return any;
 }
 
-/* Prints the nodes that failed before the stages of the fabric, and therefore took no part in the tests of paths. */
+/* Prints the nodes that failed before the stages of the fabric, and therefore took no part in the tests of paths. A node with
+ * lost GPUs cannot take part. */
 static void print_untested(const json_t *findings, FILE *out)
 {
     enum { SHOWN = 3 };
@@ -143,7 +144,8 @@ static void print_untested(const json_t *findings, FILE *out)
 
     json_array_foreach((json_t *)findings, i, f)
     {
-        if (has_level(f, BB_HEALTH_FAIL) && is_before_paths(f) && *text_of(f, "host"))
+        if (has_level(f, BB_HEALTH_FAIL) && is_before_paths(f) && *text_of(f, "host") &&
+            !strstr(text_of(f, "reason"), BB_HEALTH_GPU_LOST))
             json_object_set_new(hosts, text_of(f, "host"), json_null());
     }
     json_object_foreach(hosts, name, host)

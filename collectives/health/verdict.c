@@ -165,6 +165,11 @@ enum bb_health_level bb_health_node_level(const struct bb_health *h, int node)
     return level;
 }
 
+bool bb_health_is_node_size(int gpus)
+{
+    return gpus > 0 && (gpus & (gpus - 1)) == 0;
+}
+
 /* Returns whether a node takes part in this stage: it has not failed in another one. */
 static bool is_active(const struct bb_health *h, int node)
 {
@@ -173,7 +178,8 @@ static bool is_active(const struct bb_health *h, int node)
         const bool is_now =
             h->stage && !f->lost && f->test < BB_HEALTH_TESTS && strcmp(bb_health_tests[f->test].stage, h->stage) == 0;
 
-        if (is_of_node(f) && f->node == node && f->level == BB_HEALTH_FAIL && !is_now)
+        if (is_of_node(f) && f->node == node && f->level == BB_HEALTH_FAIL && !is_now &&
+            (h->nodes > 1 || f->test < BB_HEALTH_TESTS))
             return false;
     }
     return true;

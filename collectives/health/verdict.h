@@ -100,7 +100,8 @@ struct bb_health {
     bool every_pair; /* with rounds 0, all partners up to 16 nodes */
     bool skip[BB_HEALTH_TESTS];
     double expected[BB_HEALTH_TESTS]; /* NaN: unknown */
-    int node_gpus;                    /* of a node of the profile; 0: unknown */
+    int node_gpus;                    /* of a node of the profile or the baseline; 0: unknown */
+    bool node_gpus_known;             /* node_gpus is what CUDA found in the run of the baseline */
     /* leaf switches and pods: consecutive nodes that share uplinks, and the rate of their NICs / that of the uplinks */
     struct bb_health_tier {
         int nodes; /* 0: unknown, or none */
@@ -150,7 +151,13 @@ void bb_health_sort(struct bb_health *h);
 /* bb_health_node_level - return the verdict on a node; unknown: it has no finding, but most of the cluster fails a test. */
 enum bb_health_level bb_health_node_level(const struct bb_health *h, int node);
 
-/* bb_health_active - return the number of nodes that have not failed. */
+#define BB_HEALTH_ITEM_GPUS "GPUs of the node"  /* item of the inventory */
+#define BB_HEALTH_GPU_LOST  "a GPU may be lost" /* part of the reason of its finding */
+
+/* bb_health_is_node_size - return whether nodes are built with this number of GPUs: a power of two. With another one a GPU may be lost. */
+bool bb_health_is_node_size(int gpus);
+
+/* bb_health_active - return the number of nodes that have not failed. The inventory of the only node does not end its tests. */
 int bb_health_active(const struct bb_health *h);
 
 /* bb_health_rounds - return the number of measurements of a test without suspects.

@@ -80,7 +80,10 @@ out:
 static int choose_device(struct bb_session *s, int first)
 {
     struct bb_world *w = &s->world;
-    int rc = bb_device_choose(w, first, s->common->share_gpu, &s->device);
+    const enum bb_share share = s->common->share_gpu ? BB_SHARE_ANY
+                                : s->may_be_short    ? BB_SHARE_IF_SHORT
+                                                     : BB_SHARE_NONE;
+    int rc = bb_device_choose(w, first, share, &s->device);
 
     TRY(bb_world_agree(w, rc, "assigning GPUs to ranks"));
     bb_err_identify(w->rank, w->host, s->device.ordinal);
@@ -91,6 +94,15 @@ out:
     return rc;
 }
 
+bool bb_session_is_short(const struct bb_session *s, int node)
+{
+    bool is_short = false;
+
+    for (int rank = 0; rank < s->world.size; rank++)
+        is_short |= (node < 0 || s->world.node_of[rank] == node) && s->devices[rank].is_short;
+    return is_short;
+}
+
 /* Determines whether ranks share a GPU. If one rank has set NCCL's variables for shared GPUs, all ranks treat the
  * GPUs as shared. */
 static int resolve_sharing(struct bb_session *s)
@@ -99,7 +111,7 @@ static int resolve_sharing(struct bb_session *s)
     int rc;
 
     TRY(bb_world_any(w, &s->share_env_set));
-    s->shared_gpu = bb_device_shared(s->devices, w->node_of, w->size);
+    s->shared_gpu = !bb_session_is_short(s, -1) && bb_device_shared(s->devices, w->node_of, w->size);
     if (s->share_env_set && !s->shared_gpu && w->rank == 0)
         bb_warn("each rank has its own GPU, but %s",
                 s->common->share_gpu ? "--share-gpu makes NCCL use sockets between them: omit --share-gpu"

@@ -45,6 +45,7 @@ struct bb_session {
                                bb_session_setup_gpus on for any rank */
     int call_failed;        /* code of the run if a call of a GPU library or of NCCL fails; 0: -BB_EFAIL */
     bool shared_gpu;
+    bool may_be_short; /* set by the caller: ranks share GPUs on a node with too few, without shared_gpu */
     const struct bb_allocator *memory; /* allocator of the buffers that NCCL operations use (--buffers) */
     bool falls_back;                   /* ncclMemAlloc uses cudaMalloc on at least one rank */
     struct bb_telemetry observer;      /* telemetry of the run (telemetry.h); only with BB_SESSION_OBSERVED */
@@ -76,6 +77,9 @@ int bb_session_begin(struct bb_session *s, const struct bb_common *common, enum 
  *   first    ordinal of the GPU of the first rank on each host
  */
 int bb_session_setup_gpus(struct bb_session *s, int first) BB_MUST_CHECK;
+
+/* bb_session_is_short - return whether a node has fewer GPUs than ranks, with s->may_be_short; node -1: whether any has. */
+bool bb_session_is_short(const struct bb_session *s, int node);
 
 /*
  * bb_session_open_results - open the results file. Collective over all ranks.

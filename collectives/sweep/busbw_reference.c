@@ -14,6 +14,7 @@ struct bb_machine_facts bb_machine_facts_of(const struct bb_session *s, int rank
     return (struct bb_machine_facts){.gpu = s->device.name,
                                      .emulated = s->device.emulated,
                                      .nics = bb_nics_read(NULL),
+                                     .node_gpus = s->device.node_gpus,
                                      .ranks = ranks,
                                      .ranks_per_node = ranks_per_node,
                                      .one_host = s->world.nodes == 1};

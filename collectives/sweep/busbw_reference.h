@@ -20,6 +20,7 @@ struct bb_machine_facts {
     const char *gpu; /* name of the GPU of rank 0, as CUDA reports it */
     bool emulated;
     struct bb_nics nics;       /* of the host of rank 0 */
+    int node_gpus;             /* of the host of rank 0, as CUDA shows them; 0: unknown */
     int ranks, ranks_per_node; /* of one --split group; ranks_per_node: the largest number on one host */
     int concurrent;            /* ranks of a host in all concurrent groups, which share its NICs; 0: one group */
     bool one_host;             /* all ranks of the job have the same host */

@@ -208,9 +208,11 @@ static int choose_ordinal(const struct bb_world *w, const struct bb_visible *all
     return 0;
 }
 
-int bb_device_choose(struct bb_world *w, int first, bool share_gpu, struct bb_device_info *info)
+int bb_device_choose(struct bb_world *w, int first, enum bb_share share, struct bb_device_info *info)
 {
     struct bb_visible own, *all = NULL;
+    struct bb_device_info of_node;
+    unsigned any_short;
     int ordinal = 0, n, rc;
 
     rc = list_visible(&own);
@@ -219,10 +221,14 @@ int bb_device_choose(struct bb_world *w, int first, bool share_gpu, struct bb_de
     TRY(rc);
     n = count_gpus(w, all);
     info->node_gpus = may_hide_gpus(n) ? 0 : n;
-    TRY(choose_ordinal(w, all, first, share_gpu, &ordinal));
-    n = info->node_gpus;
+    info->is_short = share == BB_SHARE_IF_SHORT && info->node_gpus > 0 && info->node_gpus < w->local_size;
+    of_node = *info;
+    any_short = info->is_short;
+    TRY(bb_world_any(w, &any_short));
+    TRY(choose_ordinal(w, all, first, share == BB_SHARE_ANY || any_short, &ordinal));
     TRY(bb_device_use(ordinal, info));
-    info->node_gpus = n;
+    info->node_gpus = of_node.node_gpus;
+    info->is_short = of_node.is_short;
 out:
     free(all);
     return rc;

@@ -17,6 +17,7 @@ struct bb_device_info {
     int ordinal;   /* CUDA device number on this rank */
     int node_gpus; /* number of GPUs that CUDA shows to the ranks of the node; 0: unknown, because CUDA_VISIBLE_DEVICES or
                       NVIDIA_VISIBLE_DEVICES may hide some. Set by bb_device_choose, also if it fails */
+    bool is_short; /* node_gpus is less than the number of ranks of the node; only with BB_SHARE_IF_SHORT */
     int sm_count;
     int cc_major;  /* compute capability, first number */
     int clock_khz; /* maximum SM clock; 0 if unknown */
@@ -38,12 +39,17 @@ int bb_device_count_in_child(void);
 /*
  * bb_device_choose - collective: select a GPU for every rank (see assign.h) and make this rank's GPU current.
  *   first      lowest device number to use
- *   share_gpu  true: if there are too few GPUs, use device (first + local rank) modulo the number of GPUs
+ *   share      if there are too few GPUs, use device (first + local rank) modulo the number of GPUs
  *   info       out: the GPU of this rank
  *   Returns    0, or an error code on all ranks: -BB_EUSAGE if two ranks would share a GPU, -BB_EFAIL if a rank has no
  *              GPU. Only the rank without a GPU prints the error; no rank may exit before this rank has printed it
  */
-BB_MUST_CHECK int bb_device_choose(struct bb_world *w, int first, bool share_gpu, struct bb_device_info *info);
+enum bb_share {
+    BB_SHARE_NONE,
+    BB_SHARE_ANY,
+    BB_SHARE_IF_SHORT /* only if a node is_short */
+};
+BB_MUST_CHECK int bb_device_choose(struct bb_world *w, int first, enum bb_share share, struct bb_device_info *info);
 
 /*
  * bb_device_shared - whether two ranks use the same GPU: the same UUID, or MIG instances of one GPU.

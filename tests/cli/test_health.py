@@ -33,24 +33,74 @@ def test_healthy_nodes_reach_the_expectation(busbar, tmp_path, cluster):
         "# 4 nodes: 4 ok, 0 warn, 0 fail, 0 unknown; 2 of 8 GPUs of each node tested; no slow path among the 6 of 6 tested")
 
 
+LOST_GPU = "CUDA finds 7 GPUs, expected 8: a GPU may be lost"
+
+
 def test_missing_gpus_are_named(busbar, tmp_path):
-    def run(gpus, devices, status=0, **env):
+    """A node with 7 of 8 GPUs fails in every output, with 8 ranks or with 7, whose GPUs are tested. In a run with 8 ranks nothing was drained."""
+    def run(gpus, devices, *args, status=0, **env):
         env = {"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_DEVICES": str(devices), **env}
-        done = busbar.run("health", "--quick", "-g", gpus, "--json", tmp_path / "r.json", "--prometheus", tmp_path / "m.prom", mpirun=(), env=env)
+        done = busbar.run("health", "--quick", "--drain", "-g", gpus, "--json", tmp_path / "r.json", "--prometheus", tmp_path / "m.prom",
+                          "--junit", tmp_path / "r.xml", *args, mpirun=(), env=env)
         assert done.returncode == status, done.stderr
-        return json.loads((tmp_path / "r.json").read_text()), done.stdout.splitlines()[-1:], done.stderr
-    root, last, _ = run(7, 7)
-    assert last == ["# 1 node: 0 ok, 1 warn, 0 fail, 0 unknown; 7 of 8 GPUs of the node tested"] and root["node_gpus"] == {"tested": 7, "total": 8}
-    assert [f["reason"] for f in root["findings"]] == ["CUDA finds 7 GPUs, expected 8: a GPU may be lost; see nvidia-smi -L, dmesg"]
+        return json.loads((tmp_path / "r.json").read_text()), done.stdout.splitlines(), done.stderr
+
+    def fails(root, lines, error, tested=True, more=""):
+        assert root["status"] == "below threshold" and [v["level"] for v in root["verdicts"]] == ["fail"] and not root["shared_gpu"]
+        assert [f["reason"] for f in root["findings"]] == [root["reason"].split(": ", 1)[1]] == [LOST_GPU + "; see nvidia-smi -L, dmesg (Xid)" + more]
+        assert f'scontrol update nodename={root["verdicts"][0]["host"]} state=drain reason="busbar: {LOST_GPU}"' in lines and root["reason"] in error
+        metrics, (failure,) = (tmp_path / "m.prom").read_text(), ET.parse(tmp_path / "r.xml").iter("failure")
+        assert 'busbar_run_success{command="health",gpus="emulated"} 0' in metrics and re.search(r'check="node .*"\} 2', metrics) and LOST_GPU in failure.get("message")
+        assert bool(root["results"]) == tested and len(lines) <= 25
+        return lines[-1]
     for gpus, env in ((4, {}), (3, {"CUDA_VISIBLE_DEVICES": "5,6,7"})):  # a job that was given a part of the node
-        root, last, _ = run(gpus, 8, **env)
-        assert last == [f"# 1 node: 1 ok, 0 warn, 0 fail, 0 unknown; {gpus} of 8 GPUs of the node tested"] and not root["findings"]
+        root, lines, _ = run(gpus, 8, **env)
+        assert lines[-1] == f"# 1 node: 1 ok, 0 warn, 0 fail, 0 unknown; {gpus} of 8 GPUs of the node tested" and not root["findings"]
     assert 'busbar_run_success{command="health",gpus="emulated"} 1' in (tmp_path / "m.prom").read_text()
-    run(4, 8, status=2, CUDA_VISIBLE_DEVICES="0,1,2")  # a usage error changes no file
+    for gpus, devices, env, text in ((8, 8, {"CUDA_VISIBLE_DEVICES": "0,1,2"}, "8 ranks on this host but only 3 GPUs"),
+                                     (8, 4, {"EMU_CLUSTER": "gh200-quad-ib", "EMU_NODES": "1"}, "but only 4 GPUs; start at most 4 per node"),
+                                     (2, 1, {}, "but only 1 GPU; start at most 1 per node")):
+        assert text in run(gpus, devices, status=2, **env)[2]  # a usage error changes no file
     assert 'busbar_run_success{command="health",gpus="emulated"} 1' in (tmp_path / "m.prom").read_text()
-    root, _, error = run(8, 7, status=5)
-    assert root["status"] == "below threshold" and "8 ranks on this host but only 7 GPUs" in root["reason"] and root["reason"] in error
-    assert 'busbar_run_success{command="health",gpus="emulated"} 0' in (tmp_path / "m.prom").read_text()
+    last = fails(*run(7, 7, status=5))
+    assert last == "# FAILED: 1 part; 1 node: 0 ok, 0 warn, 1 fail, 0 unknown; 7 of 8 GPUs of the node tested"
+    assert fails(*run(8, 7, status=5), tested=False, more="; to test the others: start 7 ranks") == "# ENDED in stage inventory"
+    for args in ((), ("--expect", "h100-sxm-ib")):
+        assert fails(*run(7, 7, "--only", "inventory", *args, status=5), tested=False).startswith("# FAILED: 1 part; only stage inventory: 1 node: ")
+    assert run(7, 7, "--only", "inventory", "--expect", "b200-nothing", status=2)[2].startswith("busbar: unknown cluster")
+    root, _, _ = run(4, 4, "--only", "inventory", "--expect", "h100-sxm-ib")  # nodes with 4 GPUs are built
+    assert root["findings"] == []
+
+
+def test_baseline_of_more_gpus_is_compared(busbar, tmp_path):
+    """It was refused. Nodes with 4 GPUs are built, but this one had 8."""
+    env, good = {"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib"}, tmp_path / "good.json"
+    assert busbar.run("health", "--quick", "--save-baseline", good, "-g", 8, env=env).returncode == 0
+    for devices, gpus in ((7, 7), (4, 4), (4, 8)):
+        done = busbar.run("health", "--quick", "--expect", good, "-g", gpus, "--json", tmp_path / "r.json", env={**env, "EMU_DEVICES": str(devices)})
+        root = json.loads((tmp_path / "r.json").read_text())
+        assert done.returncode == 5 and f": CUDA finds {devices} GPUs, expected 8: " in done.stderr and len(root["findings"]) == 1
+        assert (f"# baseline: 8 GPUs per node, this run has {gpus}; expected values only for single GPUs\n" in done.stdout) == (gpus < 8)
+        expected = {test["stage"]: test["expected"] for test in root["tests"]}
+        assert expected["gpu"] and expected["copies"] and bool(expected["node"]) == (gpus == 8)
+    done = busbar.run("health", "--quick", "--expect", good, "-g", 4, "--only", "gpu", env={**env, "EMU_SLOW": "rank=0:1.3,rank=1:1.3,rank=2:1.3,rank=3:1.3"})
+    assert done.returncode == 5 and "GEMM" in done.stderr and "of the expected" in done.stderr  # a part of a whole node
+
+
+@pytest.mark.parametrize("node, levels", [(1, ["ok", "fail", "ok"]), (0, ["fail", "unknown", "unknown"])])
+def test_run_goes_on_without_the_node_that_lost_gpus(busbar, tmp_path, node, levels):
+    """Without the node of rank 0 it does not, and names the command that does."""
+    program = [busbar.build / "busbar-emulated", "health", "--quick", "--drain", "--json", tmp_path / "r.json"]
+    parts = [(*("-n", 2), *(("env", "EMU_DEVICES=1") if n == node else ()), *program) for n in range(3)]
+    done = busbar.run_program(busbar.mpirun, *parts[0], ":", *parts[1], ":", *parts[2],
+                              env={"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_NODES": "3"})
+    root = json.loads((tmp_path / "r.json").read_text())
+    assert done.returncode == 5 and [v["level"] for v in root["verdicts"]] == levels and not root.get("lost_ranks"), done.stderr
+    assert re.findall(r'(?m)^scontrol update nodename=\S+-node(\d) state=drain reason="busbar: CUDA finds 1 GPU, expected 8: a GPU may be lost"$', done.stdout) == [str(node)]
+    assert [(f["stage"], f["part"], f["node"]) for f in root["findings"]] == [("inventory", "node", node)] and not root["shared_gpu"]
+    assert {row["node"] for row in root["results"]} == ({0, 2} if node else set()) and len(root["devices"]) == 6
+    assert bool(re.search(r"(?m)^# continue: \S+ -n 4 .*-node1.*-node2.* health --quick ", done.stdout)) == (node == 0)
+    assert "--only pairs" not in done.stdout and ("; the run goes on without its node\n" in done.stderr) == (node == 1), done.stderr
 
 
 def test_slow_gpu_and_slow_nic_fail_and_leave(busbar, tmp_path):
@@ -1013,7 +1063,7 @@ def test_json_and_the_line_of_a_plugin_do_not_share_stdout(busbar):
 def test_unfit_baselines_are_refused(busbar, tmp_path):
     path = tmp_path / "r.json"
     health(busbar, tmp_path, "--only", "node", ranks=2, nodes=1)
-    for args, ranks, text in ((("--quick",), 3, "2 GPUs per node, this run has 3"), ((), 2, "try: --size 67108864"),
+    for args, ranks, text in ((("--quick",), 3, "has no value to compare with, of these tests"), ((), 2, "try: --size 67108864"),
                               (("--json", tmp_path / "a", "--save-baseline", tmp_path / "b"), 2, "leave out --json"),
                               (("--save-baseline", path), 2, "names the same file")):
         done = busbar.run("health", "--expect", path, *args, ranks=ranks, env={"EMU_DATA": "off"})

@@ -12,6 +12,7 @@
 #include "proxies/offline/plan/plan_answer.h"
 #include "proxies/workloads/registry/registry.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Returns the software that plan assumes for a layout without --software. */
@@ -146,9 +147,9 @@ out:
     return rc;
 }
 
-/* Prints the error of predictions of the kind of the layouts. */
-static void print_accuracy(const struct bb_plan_options *o, const struct bb_layout_search *search,
-                           const struct bb_layouts *found, const struct bb_forecast *f)
+/* Prints the error of predictions of the kind of the layouts, and which of the first `top` differ by less. */
+static void print_accuracy(const struct bb_layout_search *search, const struct bb_layouts *found,
+                           const struct bb_forecast *f, int top, FILE *out)
 {
     const double error = bb_forecast_error(f, search->cluster);
     char text[400];
@@ -156,13 +157,13 @@ static void print_accuracy(const struct bb_plan_options *o, const struct bb_layo
     int alike = 1;
 
     bb_forecast_accuracy_text(f, search->cluster, text, sizeof(text));
-    printf("# accuracy: %s\n", text);
-    while (alike < found->n && alike < o->top &&
+    fprintf(out, "# accuracy: %s\n", text);
+    while (alike < found->n && alike < top &&
            bb_layouts_ranked_ns(&found->rows[alike]) <= (1 + error) * bb_layouts_ranked_ns(&found->rows[0]))
         penalized |= found->rows[alike++].penalty > 0;
     if (alike > 1)
-        printf("# %s of layouts 1 to %d differ by less than the error of the forecast\n",
-               penalized ? "step + penalty" : "the step times", alike);
+        fprintf(out, "# %s of layouts 1 to %d differ by less than the error of the forecast\n",
+                penalized ? "step + penalty" : "the step times", alike);
 }
 
 /* Writes how much launches by the host cost in layout 1: its step with CUDA graphs is simulated, too. */
@@ -274,92 +275,122 @@ static int explain(const struct bb_layout_search *search, struct results *r)
 }
 
 /* penalty: of layout 1 */
-static void print_training(const struct bb_training_time *t, double penalty)
+static void print_training(const struct bb_training_time *t, double penalty, FILE *out)
 {
-    const struct bb_training_time longer = {.tokens = t->tokens,
-                                            .steps = t->steps,
-                                            .days = t->days * (1 + penalty),
-                                            .gpu_hours = t->gpu_hours * (1 + penalty)};
     char text[256], failures[256], lost[256];
 
     bb_training_time_text(t, text, sizeof(text));
-    printf("# training in layout 1: %s\n", text);
+    fprintf(out, "# training in layout 1: %s", text);
+    if (penalty > 0)
+        fprintf(out, "; %.1f%% longer with the penalty of layout 1", 100 * penalty);
     bb_reliability_text(t, failures, lost, sizeof(text));
     if (failures[0])
-        printf("#   failures: %s\n#   lost: %s\n", failures, lost);
-    if (penalty > 0) {
-        bb_training_time_text(&longer, text, sizeof(text));
-        printf("#   with the penalty of layout 1, %.1f%%: %s\n", 100 * penalty, text);
-    }
+        fprintf(out, "\n#   failures: %s\n#   lost: %s", failures, lost);
+    fputc('\n', out);
 }
 
 /* Prints the software of all layouts. */
-static void print_software(const struct bb_plan_options *o, const struct bb_layouts *found)
+static void print_software(const struct bb_plan_options *o, const struct bb_layouts *found, FILE *out)
 {
     const struct bb_software *s = software_of(o);
     bool differs = false;
 
     for (int i = 0; i < found->n && i < o->top; i++)
         differs |= s != default_software(o, found->rows[i].choice.sync);
-    printf("# software: %s in all layouts%s\n", s->name,
-           o->given.transformer.software ? ""
-           : differs                     ? "; zero3 as FSDP of Megatron-LM; for that of PyTorch: --software torch"
-                                         : ", see --software");
+    fprintf(out, "# software: %s in all layouts%s\n", s->name,
+            o->given.transformer.software ? ""
+            : differs                     ? "; zero3 as FSDP of Megatron-LM; for that of PyTorch: --software torch"
+                                          : ", see --software");
 }
 
 /* Prints the commands of the layouts after the first, whose command is printed in any case. */
 static void print_commands(const struct bb_plan_options *o, const struct bb_layout_search *search,
-                           const struct bb_layouts *found)
+                           const struct bb_layouts *found, FILE *out)
 {
     for (int i = 1; i < found->n && i < o->top; i++) {
         char *command = command_text(o, search->config->gpus_per_node, &found->rows[i].choice);
 
-        printf("# command of layout %d:%s\n", i + 1, command);
+        fprintf(out, "# command of layout %d:%s\n", i + 1, command);
         free(command);
     }
 }
 
 static void print_explained(const struct bb_plan_options *o, const struct bb_layout_search *search,
-                            const struct results *r)
+                            const struct results *r, FILE *out)
 {
     char *command;
 
     if (r->reason.code) {
-        printf("# --explain \"%s\": %s\n", o->explain, r->reason.text);
+        fprintf(out, "# --explain \"%s\": %s\n", o->explain, r->reason.text);
         return;
     }
     command = command_text(&r->other, search->config->gpus_per_node, &r->explained.rows[0].choice);
-    bb_layouts_print_explained(&r->found, &r->explained, o->explain, command, o->top, stdout);
+    bb_layouts_print_explained(&r->found, &r->explained, o->explain, command, o->top, out);
     if (o->forecast && software_of(&r->other) != software_of(o))
-        printf("#   software %s; the layouts above have software %s\n", software_of(&r->other)->name,
-               software_of(o)->name);
+        fprintf(out, "#   software %s; the layouts above have software %s\n", software_of(&r->other)->name,
+                software_of(o)->name);
     free(command);
 }
 
+/* Returns the answer with `top` rows of the table; the caller frees it. */
+static char *results_text(const struct bb_plan_options *o, const struct bb_layout_search *search,
+                          const struct results *r, const struct bb_forecast *forecast, int argc, char **argv, int top)
+{
+    const struct bb_conditions *conditions = &o->conditions;
+    const int shown = r->found.n < o->top ? r->found.n : o->top;
+    char *options = command_text(o, search->config->gpus_per_node, &r->found.rows[0].choice), *text;
+    size_t size;
+    FILE *out = bb_open_text(&text, &size);
+
+    bb_print_report_header(out, argc, argv);
+    if (o->full) /* the line above has them, too */
+        bb_slow_print(&conditions->slow, "# ", out);
+    if (conditions->jitter > 0)
+        fprintf(out, "# p50: the median of %d steps with %g%% jitter (seed %llu); other columns are without jitter\n",
+                search->samples, 100 * conditions->jitter, (unsigned long long)conditions->seed);
+    fprintf(out, "# the best layouts of %d rank%s, predicted for %s (modelled, not measured)", search->config->ranks,
+            search->config->ranks == 1 ? "" : "s", search->cluster->name);
+    bb_layouts_print(&r->found, options, top, shown > top ? shown - top : 0, o->full, out);
+    free(options);
+    if (o->full)
+        print_commands(o, search, &r->found, out);
+    if (o->forecast && search->cluster->has_achieved)
+        print_software(o, &r->found, out);
+    if (o->tokens)
+        print_training(&r->training, r->found.rows[0].penalty, out);
+    if (o->explain)
+        print_explained(o, search, r, out);
+    print_accuracy(search, &r->found, forecast, top, out);
+    bb_close_text(out, &text);
+    return text;
+}
+
+static int count_lines(const char *text)
+{
+    int n = 0;
+
+    for (; *text; text++)
+        n += *text == '\n';
+    return n;
+}
+
+enum { MOST_LINES = 25, LEAST_ROWS = 2 };
+
+/* Without --full and with the default of --top, lines beyond MOST_LINES shorten the table. */
 static void print_results(const struct bb_plan_options *o, const struct bb_layout_search *search,
                           const struct results *r, const struct bb_forecast *forecast, int argc, char **argv)
 {
-    const struct bb_conditions *conditions = &o->conditions;
-    char *options = command_text(o, search->config->gpus_per_node, &r->found.rows[0].choice);
+    int top = r->found.n < o->top ? r->found.n : o->top, more;
+    char *text = results_text(o, search, r, forecast, argc, argv, top);
 
-    bb_print_report_header(stdout, argc, argv);
-    printf("# the best layouts of %d rank%s, predicted for %s (modelled, not measured)\n", search->config->ranks,
-           search->config->ranks == 1 ? "" : "s", search->cluster->name);
-    bb_slow_print(&conditions->slow, "# ", stdout);
-    if (conditions->jitter > 0)
-        printf("# p50: the median of %d steps with %g%% jitter (seed %llu); other columns are without jitter\n",
-               search->samples, 100 * conditions->jitter, (unsigned long long)conditions->seed);
-    bb_layouts_print(&r->found, options, o->top, o->full, stdout);
-    free(options);
-    if (o->full)
-        print_commands(o, search, &r->found);
-    if (o->forecast && search->cluster->has_achieved)
-        print_software(o, &r->found);
-    if (o->tokens)
-        print_training(&r->training, r->found.rows[0].penalty);
-    if (o->explain)
-        print_explained(o, search, r);
-    print_accuracy(o, search, &r->found, forecast);
+    while (!o->full && o->top == atoi(BB_DEFAULT_TOP) && top > LEAST_ROWS &&
+           (more = count_lines(text) - MOST_LINES) > 0) {
+        free(text);
+        top = top - more > LEAST_ROWS ? top - more : LEAST_ROWS;
+        text = results_text(o, search, r, forecast, argc, argv, top);
+    }
+    fputs(text, stdout);
+    free(text);
 }
 
 static int write_results(const struct bb_plan_options *o, const struct bb_layout_search *search,

@@ -126,8 +126,9 @@ static const struct bb_opt plan_options[] = {
         "with --best-layout: also report the place of the layout with these options, e.g. \"--tp 4 --pp 8\", and why "
         "it is not first, is invalid or does not fit",
         .needs = BB_PLAN_STEP | BB_PLAN_LAYOUTS),
-    OPT_INT(0, "top", FIELD(top), "10", "N", 1, 1000,
-            "with --best-layout: number of layouts to show, each the fastest of its tp, cp, ep, pp and dp",
+    OPT_INT(0, "top", FIELD(top), BB_DEFAULT_TOP, "N", 1, 1000,
+            "with --best-layout: number of layouts to show, each the fastest of its tp, cp, ep, pp and dp; by default "
+            "fewer in the text if it has more than 25 lines without --full",
             .needs = BB_PLAN_STEP | BB_PLAN_LAYOUTS),
     OPT_INT(0, "threads", FIELD(threads), NULL, "N", 1, 256,
             "with --best-layout: number of threads (default: one per processor); does not change the result",

@@ -38,6 +38,8 @@ enum bb_plan_feature {
  * the array. */
 extern const struct bb_opt_table bb_plan_tables[];
 
+#define BB_DEFAULT_TOP "10" /* default of --top */
+
 struct bb_plan_options {
     const struct bb_opts *option_set; /* the option tables that apply to this use of `busbar plan` (step or
                                          collective); the JSON output lists their options */

@@ -481,6 +481,17 @@ def test_best_layouts_with_jitter_are_sorted_by_median(busbar, plan):
     assert text.count("sorted by") == 1
 
 
+def test_best_layouts_are_an_answer_of_25_lines(busbar):
+    """More options shorten the table, except with --top and with --full."""
+    args = ("plan", *SEARCH, "--tokens", "1T", "--mtbf-node", "20d", "--checkpoint", "40s", "--restart", "10m",
+            "--explain", "--tp 8", "--slow", "rank=3:1.3", "--jitter", "3%", "--samples", 6)
+    texts = [busbar.run(*args, *more, emulated=False).stdout for more in ((), ("--full",), ("--top", 11))]
+    rows = [len(re.findall(r"^ +\d+  +\d.*%", text, re.M)) for text in texts]
+    assert len(texts[0].splitlines()) == 25 and 2 < rows[0] < rows[1] == 10 and rows[2] > 10, texts[0]
+    assert f"; --full prints also {rows[1] - rows[0]} more layouts, the commands of " in texts[0]
+    assert texts[0].splitlines()[2].startswith("# the best layouts of 16 ranks") and texts[0].splitlines()[-1].startswith(("# accuracy: ", "# step + penalty of layouts 1 to "))
+
+
 def test_best_layout_with_slow_parts_equals_its_plan(busbar, plan):
     """The time of each layout equals its plan with the same --slow, and its baseline equals the plan without --slow."""
     slow, given = ("--slow", "rank=3:1.3,link=node1-nic2:0.5"), ("--dp-sync", "zero1", "--tp", 2, "--pp", 2, "--top", 3)
@@ -491,7 +502,7 @@ def test_best_layout_with_slow_parts_equals_its_plan(busbar, plan):
     for more, key in ((slow, "step_us"), ((), "baseline_step_us")):
         assert plan(*SEARCH[:-1], *args, *more)["predicted"]["step_us"] == pytest.approx(best[key], abs=1e-3)
     assert best["baseline_step_us"] < best["step_us"] < 1.3 * best["baseline_step_us"]
-    text = busbar.run("plan", *SEARCH, *slow, *given, emulated=False).stdout
+    text = busbar.run("plan", *SEARCH, *slow, *given, "--full", emulated=False).stdout
     assert "# slow: rank=3:1.3\n# slow: link=node1-nic2:0.5\n" in text
     line = text.split("#   time added by the injected parts: layout 1")[1].splitlines()[0]
     assert f"({100 * (best['step_us'] / best['baseline_step_us'] - 1):+.1f}%)" in line

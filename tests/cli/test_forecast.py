@@ -281,15 +281,14 @@ def test_best_layout_ranks_by_published_steps_of_such_layouts(busbar):
     text = busbar.run("plan", "transformer", *args.split(), "--explain", "--schedule zb-h1", emulated=False).stdout
     assert f"#   penalty of it, {100 * none:.1f}%: no published step has schedule zb-h1, tp " in text
     assert "\n# sorted by step + penalty: how much longer published steps " in text
-    listed = re.search(r"\n# no published step of such a layout, the penalty is the error of other forecasts: layouts (.*)\n", text)
+    listed = re.search(r"; without a published step, so that the penalty is the error of other forecasts: layouts (.*)\n", text)
     assert (listed.group(1).split(", ") if listed else []) == [str(k + 1) for k, row in enumerate(rows) if row["penalty"] == none]
     tp, pp = next((row["tp"], row["pp"]) for row in rows if row["penalty"] == 0)
     text = busbar.run("plan", "transformer", *args.split(), "--explain", f"--tp {tp} --pp {pp} --schedule 1f1b", emulated=False).stdout
-    assert re.search(rf"#   penalty of it, 0.0%: measured time by predicted time: the \d+ published steps? with tp {tp}.* (is|are) not above those of other published steps\n", text)
+    assert re.search(rf"#   penalty of it, 0.0%: measured time by predicted time: the \d+ published steps? with tp {tp}.* (is|are) not above those of other published steps; penalty of layout 1, ", text)
     assert "sorted by step + penalty" not in busbar.run("plan", "transformer", *args.split(), "--software", "jax", emulated=False).stdout
     text = busbar.run("plan", "transformer", *args.split(), "--schedule", "zb-h1", "--tp", 1, "--pp", 2, "--tokens", "1T", emulated=False).stdout
-    without, longer = (float(days) for days in re.findall(r" steps, (\S+) days, ", text))
-    assert longer == pytest.approx((1 + none) * without, rel=6e-3) and f"\n#   with the penalty of layout 1, {100 * none:.1f}%: 1T tokens: " in text
+    assert f" restarts and evaluation; {100 * none:.1f}% longer with the penalty of layout 1\n" in text
 
 
 def explain(busbar, layout, more=""):

@@ -160,9 +160,11 @@ void bb_layouts_release(struct bb_layouts *found);
  * points to the same strings as config, and to those of `choice`. */
 struct bb_proxy_config bb_layouts_config(const struct bb_proxy_config *config, const struct bb_layout_choice *choice);
 
-/* bb_layouts_print - prints the best layout, its command (after a blank) and the table of layouts.
- * full: also how the next layouts differ, and why layouts were rejected. */
-void bb_layouts_print(const struct bb_layouts *found, const char *command, int top, bool full, FILE *out);
+/* bb_layouts_print - prints the batch and the memory after the machine, the best layout, its command (after a blank) and
+ * the table of layouts.
+ *   top     rows of the table; hidden: further layouts, which --full prints
+ *   full    also how the next layouts differ, and why layouts were rejected */
+void bb_layouts_print(const struct bb_layouts *found, const char *command, int top, int hidden, bool full, FILE *out);
 json_t *bb_layouts_json(const struct bb_layouts *found, int top);
 
 /* bb_layouts_ranked_ns - returns the step time with the penalty, by which layouts are compared. */

@@ -145,7 +145,7 @@ static const struct bb_field best_fields[] = {
     {NULL, "# layout 1: step ", "", 0, 0, BB_SHOWS_NS(struct shown, of.step_ns)},
     {NULL, ", ", " tokens per second", 0, 0, SHOWS(tokens_per_s), .form = BB_FORM_ROUNDED},
     {NULL, ", memory ", "", 0, 0, BB_SHOWS_WHOLE(struct shown, of.bytes), .form = BB_FORM_BYTES},
-    {NULL, "\n#   ", " TFLOP/s per GPU", 0, 0, SHOWS(tflops_per_gpu), .form = BB_FORM_ROUNDED},
+    {NULL, "; ", " TFLOP/s per GPU", 0, 0, SHOWS(tflops_per_gpu), .form = BB_FORM_ROUNDED},
     {NULL, "; MFU ", "", 0, 1, SHOWS(model_flop_utilisation), .form = BB_FORM_PERCENT},
     {NULL, " with attention in full (as Megatron-LM), ", " with causal attention", 0, 1,
      SHOWS(model_flop_utilisation_causal), .form = BB_FORM_PERCENT},
@@ -162,10 +162,10 @@ static const struct bb_field jitter_fields[] = {
 
 #define SEARCH(name) BB_SHOWS(struct bb_layouts, name)
 static const struct bb_field search_fields[] = {
-    {"evaluated", "#\n# ", " layouts considered", 0, 0, SEARCH(evaluated)},
+    {"evaluated", "# ", " layouts considered", 0, 0, SEARCH(evaluated)},
     {"fitting", ", ", " fit into GPU memory", 0, 0, SEARCH(fitting)},
     {"refined", "; simulated: ", " with few micro-batches", 0, 0, SEARCH(refined)},
-    {"predicted", ", ", " in full\n", 0, 0, SEARCH(n)},
+    {"predicted", ", ", " in full", 0, 0, SEARCH(n)},
     {0},
 };
 
@@ -229,19 +229,18 @@ static void print_best(const struct bb_layouts *found, const char *command, FILE
     const struct bb_layout_row *best = found->rows;
     const struct shown shown = show_layout(found, 0);
     const struct bb_time_unit unit = bb_rounded_time_unit(best->step_ns / 1e3);
+    const char *graphs = "; another layout may then be the fastest: search again with --graph";
 
     bb_line_sentence(&(struct bb_line){.out = out, .time = &unit}, best_fields, &shown);
     fprintf(out, "\n#   why:");
     for (int part = 0; part < PARTS; part++)
-        fprintf(out, "%s %s %.1f%%", part ? "," : "", parts[part].name, 100 * part_ns(best, part) / best->step_ns);
-    fprintf(out, "\n");
+        if (part == 0 || part_ns(best, part) >= 0.0005 * best->step_ns)
+            fprintf(out, "%s %s %.1f%%", part ? "," : "", parts[part].name, 100 * part_ns(best, part) / best->step_ns);
+    fprintf(out, "\n#   command:%s\n", command);
     if (found->host[0])
-        fprintf(out, "#   host-bound: %s\n", found->host);
+        fprintf(out, "#   host-bound: %s%s\n", found->host, found->experts[0] ? "" : graphs);
     if (found->experts[0])
-        fprintf(out, "#   slow kernels: %s\n", found->experts);
-    if (found->host[0] || found->experts[0])
-        fputs("#   with CUDA graphs, another layout may be the fastest: search again with --graph\n", out);
-    fprintf(out, "#   command:%s\n", command);
+        fprintf(out, "#   slow kernels: %s%s\n", found->experts, graphs);
 }
 
 static void print_slow(const struct bb_layouts *found, int top, FILE *out)
@@ -259,7 +258,7 @@ static void print_slow(const struct bb_layouts *found, int top, FILE *out)
 
 static void print_rejected(const struct bb_layouts *found, FILE *out)
 {
-    fprintf(out, "# sequence parallelism if tp > 1; options that do not select the parallel layout, such as "
+    fprintf(out, "\n# sequence parallelism if tp > 1; options that do not select the parallel layout, such as "
                  "--grad-dtype, are not "
                  "searched\n# rejected:\n");
     for (int r = 0; r < BB_REJECTION_REASONS; r++)
@@ -292,8 +291,8 @@ static bool chose_optimizer(const struct bb_layouts *found, const struct bb_layo
     return row->choice.precision_aware;
 }
 
-/* Lists the layouts for which `is` returns true. */
-static void print_list(const struct bb_layouts *found, int top, const char *title,
+/* Lists the layouts for which `is` returns true. Returns whether there are any. */
+static bool print_list(const struct bb_layouts *found, int top, const char *title,
                        bool (*is)(const struct bb_layouts *, const struct bb_layout_row *), FILE *out)
 {
     bool any = false;
@@ -304,6 +303,7 @@ static void print_list(const struct bb_layouts *found, int top, const char *titl
             any = true;
         }
     fputs(any ? "\n" : "", out);
+    return any;
 }
 
 /* Prints which layouts need more memory with unequal load of the experts. */
@@ -378,10 +378,8 @@ static void print_penalty(const struct bb_layouts *found, const struct bb_layout
 {
     char text[200];
 
-    if (!found->penalized)
-        return;
     bb_layouts_penalty_text(&row->choice, &found->subject, text, sizeof(text));
-    fprintf(out, "#   penalty of %s, %.1f%%: %s\n", name, 100 * row->penalty, text);
+    fprintf(out, "penalty of %s, %.1f%%: %s", name, 100 * row->penalty, text);
 }
 
 static bool is_unpublished(const struct bb_layouts *found, const struct bb_layout_row *row)
@@ -400,26 +398,24 @@ static void print_penalties(const struct bb_layouts *found, int top, FILE *out)
         fprintf(
             out,
             "# sorted by %s + penalty: how much longer published steps of such layouts took than predicted (--explain "
-            "prints the reason)\n",
+            "prints the reason)",
             time);
-        print_list(found, top, "# no published step of such a layout, the penalty is the error of other forecasts",
-                   is_unpublished, out);
+        if (!print_list(found, top, "; without a published step, so that the penalty is the error of other forecasts",
+                        is_unpublished, out))
+            fputc('\n', out);
     } else if (found->rows[0].p50_ns > 0)
         fputs("# sorted by p50\n", out);
 }
 
-void bb_layouts_print(const struct bb_layouts *found, const char *command, int top, bool full, FILE *out)
+void bb_layouts_print(const struct bb_layouts *found, const char *command, int top, int hidden, bool full, FILE *out)
 {
     char have[BB_BYTES_TEXT], samples[BB_THOUSANDS_TEXT], tokens[BB_THOUSANDS_TEXT];
 
-    fprintf(out,
-            "# %s samples (%s tokens) per step, %s per GPU, %.0f%% of it free (--memory-margin); times of the slowest "
-            "rank\n",
+    fprintf(out, ": %s samples (%s tokens) per step, %.0f%% of the %s per GPU stay free (--memory-margin)\n",
             bb_format_thousands(found->rows[0].samples, samples), bb_format_thousands(found->rows[0].tokens, tokens),
-            bb_format_bytes((size_t)found->gpu_bytes, have), 100 * (1 - found->usable_bytes / found->gpu_bytes));
+            100 * (1 - found->usable_bytes / found->gpu_bytes), bb_format_bytes((size_t)found->gpu_bytes, have));
     print_best(found, command, out);
     print_slow(found, top, out);
-    fprintf(out, "#\n");
     print_table(found, top, out);
     for (int i = 1; full && i < found->n && i < top && i < 4; i++) {
         char name[32];
@@ -437,9 +433,12 @@ void bb_layouts_print(const struct bb_layouts *found, const char *command, int t
     bb_table_sentence(out, search_fields, found);
     if (full)
         print_rejected(found, out);
-    else
-        fprintf(out, "# sequence parallelism if tp > 1; --full prints also the commands of all layouts, their "
-                     "differences and the reasons of rejection\n");
+    else {
+        fputs("; --full prints also ", out);
+        if (hidden > 0)
+            fprintf(out, "%d more layout%s, ", hidden, hidden == 1 ? "" : "s");
+        fputs("the commands of all layouts, their differences and the reasons of rejection\n", out);
+    }
 }
 
 /* Returns the place of a layout among the best of each grid, without jitter; 0: worse than all that were simulated in
@@ -478,8 +477,13 @@ void bb_layouts_print_explained(const struct bb_layouts *found, const struct bb_
     fprintf(out, "; the best of %lld such layouts that fit\n#   command:%s\n", explained->fitting, command);
     if (place != 1)
         print_difference(best, row, "it", out);
-    print_penalty(found, row, "it", out);
-    print_penalty(found, best, "layout 1", out);
+    if (found->penalized) {
+        fputs("#   ", out);
+        print_penalty(found, row, "it", out);
+        fputs("; ", out);
+        print_penalty(found, best, "layout 1", out);
+        fputc('\n', out);
+    }
     for (int i = 0; i < found->n; i++)
         if (bb_layouts_are_of_one_grid(&found->rows[i].choice, &row->choice) &&
             bb_layouts_ranked_ns(&found->rows[i]) < bb_layouts_ranked_ns(row))

@@ -55,13 +55,13 @@ static const char *gpu_text(const struct bb_health_report *r, const struct bb_he
 
     text[0] = '\0';
     if (d)
-        snprintf(text, GPU_TEXT, "GPU %d (%s)", f->gpu, d->pci);
+        snprintf(text, GPU_TEXT, f->part == BB_HEALTH_A_NIC ? "GPU %d (GPU %s)" : "GPU %d (%s)", f->gpu, d->pci);
     else if (f->gpu >= 0)
         snprintf(text, GPU_TEXT, "GPU %d", f->gpu);
     return text;
 }
 
-/* Describes the part of a finding: "NIC of GPU 2 (0000:1b:00.0) of node1". */
+/* Describes the part of a finding: "NIC of GPU 2 (GPU 0000:1b:00.0) of node1". */
 static const char *part_text(const struct bb_health_report *r, const struct bb_health_finding *f, char text[256])
 {
     char one[GPU_TEXT], gpu[GPU_TEXT + 4] = "";
@@ -497,7 +497,7 @@ json_t *bb_health_soak_json(const struct bb_health_report *r)
 /* Slurm's database keeps 255 characters of a reason. */
 enum { DRAIN_REASON = 240, DRAIN_ITEM = 64 + GPU_TEXT };
 
-/* Describes a finding about a node briefly: "NIC of GPU 2 (0000:1b:00.0) at 50 %". */
+/* Describes a finding about a node briefly: "NIC of GPU 2 (GPU 0000:1b:00.0) at 50 %". */
 static const char *brief_text(const struct bb_health_report *r, const struct bb_health_finding *f,
                               char text[DRAIN_ITEM])
 {

@@ -112,7 +112,7 @@ def test_slow_gpu_and_slow_nic_fail_and_leave(busbar, tmp_path):
         set(range(12)) - {2, 4})
     drained = re.findall(r'^scontrol update nodename=(\S+) state=drain reason="busbar: .+"$', done.stdout, re.M)
     assert [host.split("-node")[1] for host in drained] == ["2", "4"] and len(done.stdout.splitlines()) <= 25
-    assert "NIC of GPU 0 (0000:01:00.0) of " in done.stderr and "of the expected" in done.stderr and "; and 1 more" in done.stderr
+    assert "NIC of GPU 0 (GPU 0000:01:00.0) of " in done.stderr and "of the expected" in done.stderr and "; and 1 more" in done.stderr
     assert done.stdout.splitlines()[-1].startswith("# FAILED: 2 parts; 12 nodes: 10 ok, 0 warn, 2 fail")
     assert "# failed nodes took no part in later stages, so their other parts are unknown\n" in done.stdout
 
@@ -615,7 +615,7 @@ def test_bench_p2p_of_nodes(busbar, tmp_path):
 def test_reason_of_drain_names_all_failed_parts(busbar, tmp_path):
     """At most 255 characters, which Slurm's database keeps."""
     _, _, done = health(busbar, tmp_path, "--drain", ranks=8, nodes=4, status=5, slow="link=node2-nic0:0.5,link=node2-nic1:0.6")
-    assert re.findall('reason="(.*)"', done.stdout) == ["busbar: NIC of GPU 0 (0000:01:00.0) at 51 %, NIC of GPU 1 (0000:02:00.0) at 61 %"]
+    assert re.findall('reason="(.*)"', done.stdout) == ["busbar: NIC of GPU 0 (GPU 0000:01:00.0) at 51 %, NIC of GPU 1 (GPU 0000:02:00.0) at 61 %"]
     root, _, done = health(busbar, tmp_path, "--drain", "--only", "gpu", ranks=4, nodes=1, status=5, slow="rank=2:1.3", CUDA_VISIBLE_DEVICES="7,6,5,4")
     assert re.findall('reason="(.*)"', done.stdout) == ["busbar: GPU 2 (0000:06:00.0) GEMM at 77 %"]  # the physical GPU 5
     assert {(f["gpu"], f["pci"], f["uuid"]) for f in root["findings"]} == {(2, root["devices"][2]["pci"], root["devices"][2]["uuid"])}

@@ -101,6 +101,22 @@ def test_equivalent_ranks_and_several_uplinks_have_sentences_in_the_plural(busba
     assert re.search(r"# injected: leaf 0's uplinks \(x0.1\) cost [0-9.]+ m?s of the step", busbar.run(*args.split(), *fabric.split(), emulated=False).stdout)
 
 
+@pytest.mark.parametrize("ranks,mib,levels,passes", [(16, 64, 1, 2), (32, 64, 2, 4), (64, 1024, 3, 4)])
+def test_slow_nic_slows_the_rounds_of_nvls_trees_that_pass_it(busbar, ranks, mib, levels, passes):
+    """The equation of profiles/clusters/README.md, with one NIC at half its rate: `passes` of the 2 x `levels` rounds that fill the pipeline."""
+    (tree,) = (v for v in H100["nccl"] if v["algorithm"] == "nvls_tree")
+    size, rate = mib << 20, 8 * 1e3 * H100["inter"]["gbps"] * tree["nic"]
+    rounds = size / (16 * 8 * (128 << 10) / (1 if ranks == 16 else 2))
+    link, nic = 14 / 9 * (1 + 1 / 8) * size / (1e3 * tree["gbps"]), (1 if ranks == 16 else 2) * size / rate
+    fill = max(tree["chunk_us"] + link / rounds, nic / rounds)
+    latency = tree["base_us"] + tree["intra_us"] + 2 * levels * tree["inter_us"]
+    expected = latency + (2 * levels - passes) * fill + passes * 2 * nic / rounds + 2 * nic
+    done = busbar.run("plan", "all_reduce", "--ranks", ranks, "--sizes", f"{mib}M", "--cluster", "h100-sxm-ib", "--slow", "link=node1-nic0:0.5", "--json", "-",
+                      emulated=False)
+    row = json.loads(done.stdout)["results"][0]
+    assert row["algorithm"] == "NVLS_TREE" and row["time_us"]["p50"] == pytest.approx(expected, rel=1e-6)
+
+
 def test_a_late_rank_costs_its_delay(predicted):
     """All ranks of a data-parallel step wait for the rank that starts 5 ms late, once."""
     assert predicted("resnet50 --ranks 16 --delay rank=3:5ms")["slow_cost_us"] == pytest.approx(5000, rel=0.01)

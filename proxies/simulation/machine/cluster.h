@@ -289,6 +289,9 @@ struct bb_cost {
     /* ns for which uplinks are busy: of the leaf ([BB_LEAF]) and of the pod ([BB_POD]) that have the most nodes of
      * the communicator */
     double uplink_ns[BB_TIERS];
+    /* NVLS tree: the rounds of latency_ns in which the first chunk passes the NICs of one node, and their time at the
+     * NICs' rate */
+    double fill_ns, fill_nic_ns;
     double bytes;      /* bytes that each member sends, equal to the bytes that it receives */
     double nic_bytes;  /* bytes per direction that one member transfers through its NIC; other members may use this
                          NIC, too */
@@ -299,6 +302,8 @@ struct bb_cost {
     double uplink_bytes[BB_TIERS], pair_bytes;
     const struct bb_nccl_variant *variant;
 };
+/* bb_cost_slow_fill_ns - returns the increase of latency_ns if a node's NICs have the fraction `part` of their rate */
+double bb_cost_slow_fill_ns(const struct bb_cost *cost, double part);
 void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_collective *call, struct bb_cost *cost);
 /* bb_cluster_variant_cost - computes the cost of the collective with one NCCL algorithm and protocol. Returns false
  * if the algorithm does not support the collective, its data type or its reduction. */

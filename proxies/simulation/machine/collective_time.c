@@ -324,16 +324,25 @@ static double nvls_round_bytes(const struct bb_nccl_variant *variant, const stru
 }
 
 /* Adds the time of the NVLS pipeline steps, in each of which all GPUs synchronize. The steps overlap, except the
- * first ones, which fill the pipeline. */
+ * first ones, which fill the pipeline. A node is an inner node of one of the two trees, so that a chunk passes its NICs
+ * up to four times: from a child, to the parent, and back. */
 static void add_nvls_rounds(const struct bb_nccl_variant *variant, const struct bb_collective *call, double bytes,
                             struct bb_cost *cost)
 {
     const double round = nvls_round_bytes(variant, call, bytes), wait_ns = variant->chunk_us * 1e3;
-    const int levels = call->nodes > 1 ? log2_up(call->nodes) : 1;
+    const int fill = NVLS_FILL * (call->nodes > 1 ? log2_up(call->nodes) : 1), passes = fill < 4 ? fill : 4;
+    const double nic_ns = cost->nic_ns * round / bytes,
+                 round_ns = fmax(wait_ns + cost->link_ns * round / bytes, nic_ns);
 
-    cost->latency_ns +=
-        NVLS_FILL * levels * fmax(wait_ns + cost->link_ns * round / bytes, cost->nic_ns * round / bytes);
+    cost->latency_ns += fill * round_ns;
+    cost->fill_ns = passes * round_ns;
+    cost->fill_nic_ns = passes * nic_ns;
     cost->link_ns += ceil(bytes / round) * wait_ns;
+}
+
+double bb_cost_slow_fill_ns(const struct bb_cost *cost, double part)
+{
+    return fmax(0, cost->fill_nic_ns / part - cost->fill_ns);
 }
 
 /* Returns how many times as long the transfer of a ring or tree takes as with all NCCL channels. NCCL uses one channel per
@@ -525,6 +534,7 @@ static void apply_slow_path(const struct bb_collective *call, struct bb_cost *co
 {
     if (call->placement.slow_path == 0 || (call->nodes > 2 && !(bb_colls[call->kind].flags & BB_COLL_ESTIMATED)))
         return;
+    cost->latency_ns += bb_cost_slow_fill_ns(cost, call->placement.slow_path);
     cost->nic_ns /= call->placement.slow_path;
     cost->path_bytes = cost->nic_bytes / call->placement.slow_path;
     cost->transfer_ns = fmax(cost->transfer_ns, cost->nic_ns);

@@ -174,7 +174,7 @@ static bool cost_on(const struct bb_cluster *c, ncclComm_t comm, const struct en
     return true;
 }
 
-/* Slow links lengthen the transfer but not the latency, as in `busbar plan`. */
+/* Slow links lengthen the transfer and the rounds that fill a pipeline, but not the latency, as in `busbar plan`. */
 static bool cost_alone(ncclComm_t comm, const struct en_task *task, struct bb_cost *cost)
 {
     const struct bb_cluster c = machine_of(comm);
@@ -182,7 +182,7 @@ static bool cost_alone(ncclComm_t comm, const struct en_task *task, struct bb_co
 
     if (!cost_on(&c, comm, task, cost) || !cost_on(emu_machine(), comm, task, &even))
         return false;
-    cost->latency_ns = even.latency_ns;
+    cost->latency_ns = even.latency_ns + bb_cost_slow_fill_ns(&even, comm->min_nic_factor);
     return true;
 }
 

@@ -8,6 +8,7 @@
 #include "bootstrap/base/alloc.h"
 #include "proxies/simulation/simulate/engine/contention_sim_state.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/param.h>
@@ -199,6 +200,22 @@ static void schedule_collective_end(struct bb_contention_sim *s, int instance)
                    instance, 0);
 }
 
+/* Slow NICs of a node lengthen the rounds that fill a pipeline. */
+static double slow_fill_ns(const struct bb_contention_sim *s, int instance, const struct bb_cost *cost)
+{
+    const struct bb_sim *m = s->r->m;
+    const struct bb_sim_instance *inst = &m->instances[instance];
+    double part = 1;
+
+    for (int i = 0; i < inst->n && cost->fill_nic_ns > 0 && m->conditions.slow.n > 0; i++) {
+        const int rank = m->classes.rank[m->members[inst->first + i].class_id];
+
+        part = fmin(part, bb_slow_nic_factor(&m->conditions.slow, s->cluster, rank / s->cluster->gpus_per_node,
+                                             rank % s->cluster->gpus_per_node));
+    }
+    return bb_cost_slow_fill_ns(cost, part);
+}
+
 void bb_contention_sim_start_collective(struct bb_contention_sim *s, int instance, int order, int call,
                                         const struct bb_cost *cost)
 {
@@ -206,7 +223,7 @@ void bb_contention_sim_start_collective(struct bb_contention_sim *s, int instanc
     bool short_one = cost->latency_ns > cost->transfer_ns;
 
     g->order = order;
-    g->latency_ns = cost->latency_ns;
+    g->latency_ns = cost->latency_ns + slow_fill_ns(s, instance, cost);
     g->limit = short_one ? BB_LIMIT_LATENCY
                          : bb_contention_sim_slowest_resource(cost->link_ns, cost->nic_ns, cost->uplink_ns[BB_LEAF],
                                                               cost->uplink_ns[BB_POD]);

@@ -598,6 +598,9 @@ def test_profile_with_base_has_the_values_of_its_base_and_transport(busbar, tmp_
     assert plan("h100-sxm-ib", *changed, "--set", "transport=efa-v2", "--set", "nics_per_node=32") == plan("aws-p5", *changed)
     done = busbar.run("plan", "broadcast", "--ranks", "16", "--cluster", "h100-sxm-ib", "--set", "transport=rooce", emulated=False)
     assert done.returncode == 2 and done.stderr.startswith("busbar: unknown transport 'rooce', did you mean 'roce'?") and "infiniband" in done.stderr
+    names = {path.stem for path in (ROOT / "profiles/transports").glob("*.json")} | {"infiniband"}
+    listed = re.search(r"--set transport=NAME, of (.*?) +--", " ".join(busbar.run("plan", "--help", emulated=False).stdout.split()))[1]
+    assert set(listed.split()) == names
     for name, accepted in (("h100-sxm-ib", True), ("gb200-nvl72", True), ("aws-p5", False)):  # infiniband: the values of the base, no file
         (tmp_path / "mine.json").write_text(json.dumps({"name": "mine", "base": name, "transport": "infiniband"}))
         for args in ((tmp_path / "mine.json",), (name, "--set", "transport=infiniband")):

@@ -332,23 +332,56 @@ static void print_traffic(const struct bb_plan *plan, FILE *out)
 /* ---- the report ---- */
 
 /* Names the parts that --slow and --delay make slow or late, and what they cost together. */
-static void print_injected(const struct bb_prediction *p, FILE *out)
+/* Returns whether a communicator has members at both ends of the slow NIC or path; true for other slow parts. */
+static bool may_use(const struct bb_layout *l, const struct bb_cluster *c, const struct bb_slow_item *item)
 {
+    const bool nic = item->kind == BB_SLOW_NIC;
+    const int per_node = c->gpus_per_node, first = item->number * per_node;
+
+    if (!nic && item->kind != BB_SLOW_PATH && item->kind != BB_SLOW_WAY)
+        return true;
+    for (int rank = first; rank < l->ranks && rank < first + per_node; rank++) {
+        int first_nic, end_nic;
+
+        bb_cluster_gpu_nics(c, rank - first, &first_nic, &end_nic);
+        if (nic && (item->other < first_nic || item->other >= end_nic))
+            continue;
+        for (int m = 0; m < l->n_comms; m++) {
+            const int group = l->comms[m].group, instance = bb_group_instance(l, group, rank);
+
+            for (int i = 0; instance != BB_NONE && i < l->groups[group].size; i++) {
+                const int node = bb_group_member(l, group, instance, i) / per_node;
+
+                if (nic ? node != item->number : node == item->other)
+                    return true;
+            }
+        }
+    }
+    return false;
+}
+
+static void print_injected(const struct bb_layout *l, const struct bb_prediction *p, FILE *out)
+{
+    const struct bb_slow *slow = &p->conditions.slow;
     const double cost_us = bb_us_of(p->slow_cost_ns), step_us = bb_us_of(p->step_ns);
     char names[BB_SLOW_NAMES_TEXT], time[BB_ROUNDED_TEXT];
     const char *costs;
+    int used = 0;
 
-    bb_slow_names(&p->conditions.slow, names);
-    costs = p->conditions.slow.n > 1 ? "together cost" : strstr(names, "uplinks") ? "cost" : "costs";
-    if (cost_us > 0)
+    for (int i = 0; i < slow->n; i++)
+        used += may_use(l, &p->cluster, &slow->items[i]);
+    bb_slow_names(slow, names);
+    costs = slow->n > 1 ? "together cost" : strstr(names, "uplinks") ? "cost" : "costs";
+    if (used == 0)
+        fprintf(out, "# injected: %s: the step does not use %s\n", names, slow->n > 1 ? "these links" : "this link");
+    else if (cost_us >= 0.01) /* less is rounding */
         fprintf(out, "# injected: %s %s %s of the step, +%.1f%%\n", names, costs, bb_format_rounded_time(cost_us, time),
                 100 * cost_us / (step_us - cost_us));
     else
         fprintf(out, "# injected: %s %s nothing: the step is not longer%s\n", names, costs,
-                bb_slow_has_fast_rank(&p->conditions.slow)
-                    ? "; a rank with a factor below 1 is faster, half its speed is "
-                      "rank=R:2"
-                    : "");
+                bb_slow_has_fast_rank(slow) ? "; a rank with a factor below 1 is faster, half its speed is "
+                                              "rank=R:2"
+                                            : "");
 }
 
 static void print_head(const struct bb_plan_report *r, FILE *out)
@@ -374,7 +407,7 @@ static void print_head(const struct bb_plan_report *r, FILE *out)
                 software ? ", software " : "", software ? software->name : "",
                 software && r->plan->forecast->default_note ? r->plan->forecast->default_note : "");
     if (r->prediction && r->prediction->conditions.slow.n > 0)
-        print_injected(r->prediction, out);
+        print_injected(&s->layout, r->prediction, out);
     fputc('\n', out);
 }
 

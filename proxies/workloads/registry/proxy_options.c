@@ -33,7 +33,7 @@ const struct bb_opt bb_proxy_options[] = {
     OPT_CHOICE(0, "compute", FIELD(compute), NULL, "HOW", compute_choices,
                "compute of the layers: none; timed: kernels of a given duration; gemm: the layers' real GEMMs and "
                "memory-bound kernels (default: none for gpt2_large, bert_large, resnet50 and resnet50_ring; timed for "
-               "the other proxies)",
+               "the other proxies); resnet50 and resnet50_ring do not support timed",
                .needs = BB_FEATURE_STEP),
     OPT_DOUBLE(0, "forward-us", FIELD(forward_us), NULL, "US", 0.001, 1e9,
                "timed: duration of the forward pass of one layer per micro-batch; layer_parallel, spatial, gems: of "

@@ -606,10 +606,11 @@ int64_t bb_cluster_issue_ns(const struct bb_cluster *c, bool compute)
     return ns_of_us((compute ? c->launch_us : c->nccl_launch_us) + (c->eager ? c->host.op_us : 0));
 }
 
-/* Host time per expert GEMM without a capacity factor / with one. Chosen by the fitting half of the published steps;
- * the forward and backward pass of a layer with 16 experts take 12 ms on 8 H100, with four times the arithmetic, too
- * (marin-community/marin, issue 4311). */
-#define DROPLESS_HOST 2.8
+/* Host time in us of a grouped GEMM without a capacity factor, in addition to that per expert: of routing, dispatch and
+ * autograd, while the kernels wait. Chosen by the fitting half of the published steps. The forward and backward pass of a
+ * layer on an H100 take 12 and 15 ms with 4 and 8 experts, with 16 of nine shapes 11 to 19 ms (marin-community/marin,
+ * issue 3666, HybridEP). */
+#define DROPLESS_US 870
 
 int64_t bb_cluster_kernel_issue_ns(const struct bb_cluster *c, const struct bb_kernel_list_item *item, int *n)
 {
@@ -618,7 +619,7 @@ int64_t bb_cluster_kernel_issue_ns(const struct bb_cluster *c, const struct bb_k
         return bb_cluster_issue_ns(c, true);
     *n = item->fusion == BB_KERNEL_IN_GEMM ? 0 : item->experts > 1 && !item->captured ? item->experts : 1;
     return item->experts > 1 && !item->is_memory_kernel && !item->captured
-               ? ns_of_us(c->launch_us + c->host.expert_us * (item->dropless ? DROPLESS_HOST : 1))
+               ? ns_of_us(c->launch_us + c->host.expert_us + (item->dropless ? DROPLESS_US / (double)item->experts : 0))
                : bb_cluster_issue_ns(c, true);
 }
 

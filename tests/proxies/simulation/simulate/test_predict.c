@@ -559,6 +559,12 @@ static void eager_framework_launches_one_kernel_per_expert(void **state)
     assert_int_equal(compute_end_ns(&c, &op, 9000, 0), 137000 + 1000); /* only the last expert's quarter remains */
     assert_int_equal(compute_end_ns(&c, &op, 200000, 0), 208000);      /* the GPU is slower than its host */
     assert_int_equal(bb_cluster_issue_ns(&c, false), 12000);
+    for (int experts = 8; experts >= 4; experts -= 4) { /* 870 us per GEMM without a capacity factor */
+        bb_kernel_list_last(&list)->experts = experts;
+        bb_kernel_list_last(&list)->dropless = true;
+        assert_int_equal(bb_op_work_time(&c, &op).issue_ns, 9000 + 870000 + experts * 32000);
+    }
+    bb_kernel_list_last(&list)->dropless = false;
     for (int i = list.n - 1; i >= 0; i--) { /* the experts alone, then all kernels in one graph */
         list.items[i].captured = true;
         work = bb_op_work_time(&c, &op);

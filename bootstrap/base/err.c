@@ -154,10 +154,13 @@ __attribute__((format(printf, 5, 0))) static void write_line(int timeout_ms, int
     if (!prints)
         return;
     used = (int)strlen(line);
-    line[used++] = '\n';
+    strcpy(line + used++, "\n");
     if (code == 0 && holding) {
-        char *lines = bb_format("%s%.*s", held ? held : "", used, line);
+        char *lines;
 
+        if (held && strstr(held, line)) /* a search resolves the model several times */
+            return;
+        lines = bb_format("%s%s", held ? held : "", line);
         free(held);
         held = lines;
         return;

@@ -84,8 +84,8 @@ void bb_err_job_nonblocking(enum bb_error code, const char *fmt, ...) __attribut
 void bb_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /*
- * bb_warn_hold - keep the lines of bb_warn() until the input has been checked (1), and print them (0). A usage
- * error (BB_EUSAGE) drops them, so that invalid input has one line; any other error prints them first.
+ * bb_warn_hold - keep the lines of bb_warn(), equal ones once, until the input has been checked (1), and print them
+ * (0). A usage error (BB_EUSAGE) drops them, so that invalid input has one line; any other error prints them first.
  */
 void bb_warn_hold(int on);
 

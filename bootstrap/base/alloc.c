@@ -1,6 +1,8 @@
 /* alloc.c - see alloc.h. */
 #include "bootstrap/base/alloc.h"
 
+#include "bootstrap/base/units.h"
+
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,7 +17,7 @@ static void (*end_process)(int code);
 
 static _Noreturn void end_without_memory(size_t n, size_t element)
 {
-    bb_err(BB_EFAIL, "out of memory for %zu elements of %zu bytes", n, element);
+    bb_err(BB_EFAIL, "out of memory for %zu element%s of %zu byte%s", n, bb_plural(n), element, bb_plural(element));
     if (end_process)
         end_process(BB_EFAIL);
     _exit(BB_EFAIL);

@@ -75,6 +75,12 @@ const char *bb_format_rounded_time(double us, char text[BB_ROUNDED_TEXT]);
 #define BB_THOUSANDS_TEXT 40
 const char *bb_format_thousands(double number, char text[BB_THOUSANDS_TEXT]);
 
+/* bb_plural - return the ending of a noun after a number: "" for 1, otherwise "s". */
+static inline const char *bb_plural(unsigned long long n)
+{
+    return n == 1 ? "" : "s";
+}
+
 /* bb_has_controls - return whether a text contains control characters: C0, DEL, or C1 in UTF-8 (0xc2 0x80 to 0x9f). A
  * terminal would obey them. allowed: C0 characters that are accepted, such as "\n". bb_blank_controls - replace control
  * characters by blanks. Returns whether there were any. bb_visible_text - return a copy without control characters, owned

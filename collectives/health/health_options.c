@@ -2,6 +2,7 @@
 #include "collectives/health/health_options.h"
 
 #include "bootstrap/base/json_read.h"
+#include "bootstrap/base/units.h"
 #include "bootstrap/cli/report_header.h"
 #include "bootstrap/results/checks.h"
 #include "bootstrap/results/results.h"
@@ -438,8 +439,8 @@ static int expect_baseline(struct bb_health *h, const struct bb_health_options *
     if (ranks < 1 || ranks % nodes != 0)
         return bb_err(BB_EUSAGE, "--expect %s: %g GPUs per node", o->expect, (double)ranks / (double)nodes);
     if (bytes != bb_health_size(o))
-        return bb_err(BB_EUSAGE, "--expect %s: collectives of %zu bytes, this run has %zu; try: --size %zu", o->expect,
-                      bytes, bb_health_size(o), bytes);
+        return bb_err(BB_EUSAGE, "--expect %s: collectives of %zu byte%s, this run has %zu; try: --size %zu", o->expect,
+                      bytes, bb_plural(bytes), bb_health_size(o), bytes);
     json_array_foreach(tests, i, test)
     {
         if (take_median(h, test, nodes, ranks / nodes))

@@ -46,8 +46,9 @@ static int check_sizes(struct overlap *v)
     for (int i = 0; i < v->options.sizes.n; i++)
         if (case_of(v, v->options.sizes.bytes[i]).count == 0)
             return BB_WORLD_ERR(&v->session.world, BB_EUSAGE,
-                                "%zu bytes (--sizes) are less than one element for each of %d ranks (%s)",
-                                v->options.sizes.bytes[i], v->session.world.size, v->options.collective);
+                                "%zu byte%s (--sizes): less than one element for each of %d ranks (%s)",
+                                v->options.sizes.bytes[i], bb_plural(v->options.sizes.bytes[i]), v->session.world.size,
+                                v->options.collective);
     return 0;
 }
 
@@ -206,10 +207,11 @@ static int put_row(struct overlap *v, const struct bb_overlap_work *work, const 
         return 0;
     *row = make_row(v, work, limit, r);
     if (r->wrong > 0)
-        (void)bb_err_job(BB_EDATA, "wrong data: %llu element%s of %s of %zu bytes, concurrent with GEMMs (CTAs: %s)",
-                         r->wrong, r->wrong == 1 ? "" : "s", row->collective, row->bytes, row->ctas);
+        (void)bb_err_job(BB_EDATA, "wrong data: %llu element%s of %s of %zu byte%s, concurrent with GEMMs (CTAs: %s)",
+                         r->wrong, bb_plural(r->wrong), row->collective, row->bytes, bb_plural(row->bytes), row->ctas);
     bb_table_row(lists_all(v) ? v->session.out : NULL, fields, row);
-    snprintf(what, sizeof what, "%s of %zu bytes, concurrent with GEMMs", row->collective, row->bytes);
+    snprintf(what, sizeof what, "%s of %zu byte%s, concurrent with GEMMs", row->collective, row->bytes,
+             bb_plural(row->bytes));
     return bb_result_put(&v->session, fields, row, &r->seen, r->seen.gpu_flags, what);
 }
 

@@ -4,6 +4,7 @@
  */
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/outfile.h"
+#include "bootstrap/base/units.h"
 #include "collectives/measure/bench_context.h"
 #include "collectives/measure/timing.h"
 #include "collectives/ops/device.h"
@@ -603,7 +604,7 @@ static void report_wrong_data(const struct bench *b, const struct bb_case *c, co
         return;
     if (b->options.sampling.sweep_algorithms && choice->kind == BB_CHOICE_COLLECTIVE)
         snprintf(how, sizeof how, " by %s %s", choice->algorithm, choice->protocol);
-    snprintf(what, sizeof what, "%s of %zu bytes %s%s", bb_colls[c->kind].name, f->bytes,
+    snprintf(what, sizeof what, "%s of %zu byte%s %s%s", bb_colls[c->kind].name, f->bytes, bb_plural(f->bytes),
              c->in_place ? "in place" : "out of place", how);
     bb_report_wrong_data(&b->session.world, f, c->dtype, what);
 }
@@ -816,11 +817,13 @@ static void warn_of_empty(const struct bench *b)
         for (int c = 0; c < s->n_colls; c++)
             if (s->sizes.bytes[i] > 0 && bb_coll_count((enum bb_coll_kind)s->colls[c], s->sizes.bytes[i], b->comm.size,
                                                        bb_dtypes[s->dtypes[0]].bytes) == 0) {
-                bb_warn("--sizes %s: %s of %zu bytes sends nothing: sizes are rounded down, as in nccl-tests, to whole "
-                        "elements (%s: %d bytes)%s",
-                        b->options.sizes, bb_colls[s->colls[c]].name, s->sizes.bytes[i], bb_dtypes[s->dtypes[0]].name,
-                        bb_dtypes[s->dtypes[0]].bytes,
-                        bb_colls[s->colls[c]].flags & BB_COLL_SLICED ? ", and to 16 bytes per rank" : "");
+                bb_warn(
+                    "--sizes %s: %s of %zu byte%s sends nothing: sizes are rounded down, as in nccl-tests, to whole "
+                    "elements (%s: %d byte%s)%s",
+                    b->options.sizes, bb_colls[s->colls[c]].name, s->sizes.bytes[i], bb_plural(s->sizes.bytes[i]),
+                    bb_dtypes[s->dtypes[0]].name, bb_dtypes[s->dtypes[0]].bytes,
+                    bb_plural((unsigned)bb_dtypes[s->dtypes[0]].bytes),
+                    bb_colls[s->colls[c]].flags & BB_COLL_SLICED ? ", and to 16 bytes per rank" : "");
                 return;
             }
 }

@@ -220,7 +220,8 @@ def test_sizes_are_rounded_like_nccl_tests(busbar, tmp_path, line, sizes):
 def test_listed_size_of_no_element_is_warned_of_once(times_only):
     """3 bytes are no float, 8 bytes no slice of 16 bytes. Of -b 8 the first sizes of all_gather are 0, as in nccl-tests. -m is part of the divisor."""
     for args, warning in (("all_reduce --sizes 3,2,8", "all_reduce of 3 bytes sends nothing: sizes are rounded down, as in nccl-tests, to whole elements (float: 4 bytes)\n"),
-                          ("all_gather --sizes 8,1K", "all_gather of 8 bytes sends nothing: "), ("all_gather -b 8 -e 8", None)):
+                          ("all_gather --sizes 8,1K", "all_gather of 8 bytes sends nothing: "),
+                          ("all_reduce --sizes 1,8", "all_reduce of 1 byte sends nothing: "), ("all_gather -b 8 -e 8", None)):
         done = times_only.run("bench", *args.split(), "-n", 5, "-m", 4, "--full", ranks=2, mpirun=())
         assert done.returncode == 0 and done.stderr.count("sends nothing") == bool(warning) and (warning or "") in done.stderr, done.stderr
         assert "\n# time: 5 iterations of 4 operations back to back on one stream between CUDA events, divided by 20 (" in done.stdout

@@ -2,6 +2,7 @@
 #include "proxies/runner/run/data_check.h"
 
 #include "bootstrap/base/alloc.h"
+#include "bootstrap/base/units.h"
 #include "cuda/data/kernels.h"
 #include "cuda/device/check.h"
 #include "cuda/device/stream.h"
@@ -268,7 +269,8 @@ static int check_guards(struct check *c)
     TRY(BB_CUDA(cudaMemcpyAsync(c->host, c->device, sizeof(*c->host), cudaMemcpyDeviceToHost, c->r->join)));
     TRY(bb_runner_wait(c->r, c->r->join, "the check of guard zones"));
     if (c->host->wrong)
-        bb_err(BB_EDATA, "%llu bytes overwritten outside the program's buffers", c->host->wrong);
+        bb_err(BB_EDATA, "%llu byte%s overwritten outside the program's buffers", c->host->wrong,
+               bb_plural(c->host->wrong));
     c->found.wrong += c->host->wrong;
 out:
     return rc;

@@ -150,13 +150,14 @@ static bool name_link(const struct bb_health *h, const struct bb_health_finding 
     return true;
 }
 
-/* Returns whether a finding is a slow pair of NICs, or a rail, of the only two nodes: only links to other NICs separate
- * them. */
+/* Returns whether a finding is a slow pair of NICs, or a rail, of the only two nodes that took part: only links to other NICs
+ * separate them. */
 static bool is_only_pair(const struct bb_health *h, const struct bb_health_finding *f)
 {
     const bool is_rail = f->part == BB_HEALTH_A_RAIL && f->test >= BB_HEALTH_RAILS_ALONE && h->skip[BB_HEALTH_PAIRS];
+    const int nodes = f->test < BB_HEALTH_TESTS && h->took_part[f->test] > 0 ? h->took_part[f->test] : h->nodes;
 
-    return ((f->part == BB_HEALTH_A_PATH && f->gpu >= 0) || is_rail) && h->gpus > 1 && h->nodes == 2;
+    return ((f->part == BB_HEALTH_A_PATH && f->gpu >= 0) || is_rail) && h->gpus > 1 && nodes == 2;
 }
 
 /* Writes the command that finds the slow end, which needs a limit between the measured part and 1: its default is 0.8. */

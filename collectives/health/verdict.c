@@ -971,17 +971,18 @@ static void find_fabric(struct pairs *p)
 /* ---- paths ---- */
 
 /* Returns the GPU whose connection between a pair of nodes is the slowest one that the ends do not explain; -1: none. n: out:
- * number of such GPUs */
-static int slowest_gpu(const struct pairs *p, int a, int b, const double *values, int *n)
+ * number of such GPUs. fast: out: number of GPUs with fast connections */
+static int slowest_gpu(const struct pairs *p, int a, int b, const double *values, int *n, int *fast)
 {
     int slowest = -1;
 
-    *n = 0;
+    *n = *fast = 0;
     for (int g = 0; g < p->h->gpus; g++) {
         const double value = values[a * p->h->gpus + g];
+        const bool is_fast = judge(value, p->h->expected[BB_HEALTH_PAIRS], &p->all) == BB_HEALTH_OK;
 
-        if (p->slow_rail[g] || judge(value, p->h->expected[BB_HEALTH_PAIRS], &p->all) == BB_HEALTH_OK ||
-            level_of(p, a, g) != BB_HEALTH_OK || level_of(p, b, g) != BB_HEALTH_OK)
+        *fast += is_fast;
+        if (is_fast || p->slow_rail[g] || level_of(p, a, g) != BB_HEALTH_OK || level_of(p, b, g) != BB_HEALTH_OK)
             continue;
         ++*n;
         if (slowest < 0 || value < values[a * p->h->gpus + slowest])
@@ -992,7 +993,8 @@ static int slowest_gpu(const struct pairs *p, int a, int b, const double *values
 
 /* A pair that is slow although both ends are fast with others. */
 struct slow_pair {
-    int a, b, gpu, gpus; /* gpu: the slowest; gpus: number of slow ones */
+    int a, b, gpu;  /* gpu: the slowest */
+    int gpus, fast; /* number of slow GPUs that the ends do not explain; of fast ones */
     double values[TRIES];
     int slow; /* number of clearly slow values, if the first one is, and not all are; else 0 */
 };
@@ -1012,13 +1014,15 @@ static int measure_slow_pair(struct pairs *p, int round, int a, struct slow_pair
     const double limit = UNSTEADY * (isnan(alone) ? p->all.median : alone);
     const int b = p->partner[round * p->h->nodes + a];
     struct slow_pair *pair = &pairs[*n];
-    int rc = 0, gpus = 0;
-    const int gpu =
-        b > a && !leaves(&p->leaf, a, b) && !has_pair(pairs, *n, a, b) ? slowest_gpu(p, a, b, values, &gpus) : -1;
+    int rc = 0, gpus = 0, fast = 0;
+    const int gpu = b > a && !leaves(&p->leaf, a, b) && !has_pair(pairs, *n, a, b)
+                        ? slowest_gpu(p, a, b, values, &gpus, &fast)
+                        : -1;
 
     if (gpu < 0)
         return 0;
-    *pair = (struct slow_pair){.a = a, .b = b, .gpu = gpu, .gpus = gpus, .values = {values[a * p->h->gpus + gpu]}};
+    *pair = (struct slow_pair){
+        .a = a, .b = b, .gpu = gpu, .gpus = gpus, .fast = fast, .values = {values[a * p->h->gpus + gpu]}};
     pair->slow = pair->values[0] < limit;
     for (int try = 1; try < TRIES; try++) {
         TRY(measure_alone(p, a, b, try + 1));
@@ -1067,7 +1071,7 @@ static void find_unsteady_end(const struct pairs *p, const struct slow_pair *pai
 /* Measures a slow path again, alone, in each direction. If one is fast, the finding is about the other direction. */
 static int find_direction(struct pairs *p, struct bb_health_finding *f)
 {
-    const int a = f->node, b = f->other, at = a * p->h->gpus + MAX(f->gpu, 0);
+    const int a = f->node, b = f->other, at = a * p->h->gpus + f->gpu;
     double forth, back;
     int rc;
 
@@ -1107,10 +1111,10 @@ static int add_slow_pairs(struct pairs *p, const struct slow_pair *pairs, int n,
         if (f.level == BB_HEALTH_OK || (f.slow == 1) != once ||
             (f.part != BB_HEALTH_A_PATH && has_finding(p->h, BB_HEALTH_A_NIC, f.node, -1)))
             continue;
-        if (f.part == BB_HEALTH_A_PATH && pair->gpus > 1 && pair->gpus == p->h->gpus)
-            f.gpu = -1;
         if (f.part == BB_HEALTH_A_PATH && f.slow == 0)
             TRY(find_direction(p, &f));
+        if (f.part == BB_HEALTH_A_PATH && pair->gpus > 1 && pair->fast == 0)
+            f.gpu = -1;
         bb_health_add(p->h, &f);
     }
 out:

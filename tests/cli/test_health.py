@@ -355,6 +355,9 @@ def test_two_nodes_name_the_command_that_finds_the_end(busbar, tmp_path):
         root, _, _ = health(busbar, tmp_path, "--only", "pairs", ranks=2 * nodes, nodes=nodes, status=5, slow=slow)
         finding, = root["findings"]
         assert finding["part"] == part and finding["reason"].endswith("; to find which end: busbar-emulated bench p2p") == (nodes == 2)
+    root, found, _ = health(busbar, tmp_path, "--quick", ranks=6, nodes=3, status=5, slow=f"{slow},rank=4:1.5")  # two of three nodes are left for the pairs
+    assert found == {("fail", "gpu", 2, 0), ("fail", "path", 0, 0)} and [f["reason"].endswith("; to find which end: busbar-emulated bench p2p")
+                                                                       for f in root["findings"] if f["part"] == "path"] == [True]
     done = busbar.run("bench", "p2p", "-n", 2, "--repeats", 2, ranks=4, env={"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_NODES": "2", "EMU_SLOW": slow})
     assert re.search(r"^# cause: rank 2 \(\S+-node1\): ", done.stdout, re.M)
 
@@ -377,6 +380,12 @@ def test_path_of_two_nodes_counts_once(busbar, tmp_path):
     for slow, expected in (("link=node0-node1:0.5", None), ("link=node1-nic2:0.5", 2)):
         _, found, done = health(busbar, tmp_path, "--only", "pairs", ranks=8, nodes=2, status=5, slow=slow)
         assert found == {("fail", "path", 0, expected)} and "\n# FAILED: 1 part; " in done.stdout
+
+
+def test_slow_path_next_to_a_slow_nic_is_that_of_all_gpus(busbar, tmp_path):
+    """The NIC explains GPU 0, the path in one direction all others, not only the first."""
+    root, found, _ = health(busbar, tmp_path, "--only", "pairs", ranks=12, nodes=4, status=5, slow="link=node0-to-node1:0.5,link=node0-nic0:0.4")
+    assert found == {("fail", "nic", 0, 0), ("fail", "path", 0, None)} and [f["one_way"] for f in root["findings"] if f["part"] == "path"] == [True]
 
 
 def test_soak_repeats_and_reports_drift(busbar, tmp_path):

@@ -87,6 +87,12 @@ static int check_times(const struct bb_busbw_reference *r)
     return 0;
 }
 
+/* Returns whether a file is a result; else, as for health, it is a cluster profile, which has no schema. */
+static bool is_result(json_t *root)
+{
+    return json_object_get(root, "schema") || bb_result_file_is_nccl_tests(&(struct bb_result_file){.root = root});
+}
+
 /* Reads the tree of a result file, or of a forecast if r->path is not a result file. forecast NULL: none is made. */
 static int load_tree(struct bb_busbw_reference *r, bb_forecast *forecast, const struct bb_machine_facts *facts,
                      const struct bb_sweep *sweep, const char **path, json_t **root)
@@ -97,7 +103,7 @@ static int load_tree(struct bb_busbw_reference *r, bb_forecast *forecast, const 
     *path = r->path;
     if (!forecast || is_path)
         TRY(bb_result_tree_load(r->path, path, root));
-    if (!forecast || (*root && !json_object_get(*root, "gpus_per_node"))) /* a key of every cluster profile */
+    if (!forecast || (*root && is_result(*root)))
         return 0;
     json_decref(*root);
     *root = NULL;

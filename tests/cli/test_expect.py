@@ -121,6 +121,9 @@ def test_own_profile_is_the_expectation(busbar, tmp_path):
     mine.write_text(json.dumps(profile))
     root, _ = bench(busbar, tmp_path, "--expect", mine, EMU_CLUSTER="h100-sxm-ib")
     assert 0.5 < root["expected"]["median"] < 0.9
+    mine.write_text(json.dumps({"name": "mine", "base": "h100-sxm-ib"}))
+    root, _ = bench(busbar, tmp_path, "--expect", mine, EMU_CLUSTER="h100-sxm-ib")
+    assert abs(root["expected"]["median"] - 1) < 0.05 and root["expected"]["source"].startswith("mine: ")
 
 
 def test_results_below_1_mib_are_the_reason(busbar):

@@ -214,12 +214,13 @@ out:
 
 /* ---- running the life cycles ---- */
 
-static int run_life(struct lives *v, int i)
+/* Runs life cycle i of n; what: "" or "warm-up ". */
+static int run_life(struct lives *v, const char *what, int i, int n)
 {
     struct bb_world *w = &v->session.world;
 
-    bb_world_reached(w, "bench comm: %d ranks, life cycle %d", v->life.ranks, i);
-    bb_progress_show(&v->session.progress, "%d ranks, life cycle %d", v->life.ranks, i);
+    bb_world_reached(w, "bench comm: %d ranks, %slife cycle %d of %d", v->life.ranks, what, i + 1, n);
+    bb_progress_show(&v->session.progress, "%d ranks, %slife cycle %d of %d", v->life.ranks, what, i + 1, n);
     return bb_comm_run_life(&v->life);
 }
 
@@ -235,13 +236,13 @@ static int measure_count(struct lives *v, int ranks)
     bb_range_push_once(&v->life.nvtx, 0, v->life.bytes, "communicators of %d ranks", ranks);
     TRY(bb_part_begin(&v->life.nvtx, BB_PART_WARM_UP));
     for (int i = 0; i < v->options.warmup; i++)
-        TRY(run_life(v, -v->options.warmup + i));
+        TRY(run_life(v, "warm-up ", i, v->options.warmup));
     TRY(bb_part_end(&v->life.nvtx, BB_PART_WARM_UP));
     v->life.capture_choices = false;
     bb_telemetry_begin_timing(&v->session.observer, &v->seen);
     TRY(bb_part_begin(&v->life.nvtx, BB_PART_SAMPLES));
     for (int i = 0; i < v->options.repeats; i++) {
-        TRY(run_life(v, i));
+        TRY(run_life(v, "", i, v->options.repeats));
         memcpy(v->us + (size_t)i * BB_COMM_STEPS, v->life.us, sizeof v->life.us);
     }
     TRY(bb_part_end(&v->life.nvtx, BB_PART_SAMPLES));

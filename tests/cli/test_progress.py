@@ -35,6 +35,12 @@ def test_prints_no_progress_when_disabled(busbar, args, env):
     assert done.returncode == 0 and done.stderr == ""
 
 
+def test_progress_names_the_warm_up_of_communicators(busbar):
+    done = busbar.run("bench", "comm", "--repeats", 3, ranks=2, env={"EMU_DATA": "off", "BUSBAR_PROGRESS": "0.002"})
+    lines = list(dict.fromkeys(LINE.findall(done.stderr)))
+    assert done.returncode == 0 and lines == ["2 ranks, warm-up life cycle 1 of 1"] + [f"2 ranks, life cycle {i} of 3" for i in (1, 2, 3)], lines
+
+
 def test_nccl_tests_programs_print_no_progress(busbar):
     program = busbar.build / "emulated" / "all_reduce_perf"
     done = busbar.run_program(busbar.mpirun, "-n", "2", program, "-b", "256M", "-e", "256M", "-n", "40", "-c", "0", env=REAL)

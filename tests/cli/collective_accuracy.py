@@ -43,6 +43,11 @@ def by_size(errors):
     return [(name, len(its), statistics.mean(map(abs, its)), statistics.mean(its)) for name, its in parts if its]
 
 
+def too(bias):
+    """A mean error in words, as `plan transformer` prints it: "16% too short"."""
+    return f"{100 * abs(bias):.0f}% too {'short' if bias < 0 else 'long'}"
+
+
 def main(more):
     program = pathlib.Path(os.environ.get("BUSBAR_BUILD", ROOT / "build")) / "busbar"
     kinds = {}

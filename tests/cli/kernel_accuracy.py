@@ -17,6 +17,8 @@ import subprocess
 import sys
 import tempfile
 
+from collective_accuracy import too
+
 PROFILES = {"a100-pcie": "a100-pcie-ib", "b200-sxm": "b200-sxm-ib"}
 GENERATIONS = {"a100-pcie": "BB_AMPERE", "b200-sxm": "BB_BLACKWELL"}
 LONG_US = 600
@@ -97,7 +99,7 @@ def table(rows):
         median, within, bias = statistics_of([error for error, _ in its])
         long = f", of {LONG_US} us or longer {statistics_of([error for error, is_long in its if is_long])[1]:.0f}%" if section == "gemm" else ""
         lines.append(f'{{"{section}", {GENERATIONS[gpu]}, KERNEL, "", "{len(its)} kernels on {gpu.split("-")[0].upper()}: median error '
-                     f'{median:.0f}%, bias {bias:+.0f}%; 90% within {within:.0f}%{long}"}},\n')
+                     f'{median:.0f}%, forecasts on average {too(bias / 100)}; 90% within {within:.0f}%{long}"}},\n')
     return "".join(lines)
 
 

@@ -21,8 +21,9 @@ def mean_of(errors):
 
 def text_of_errors(logs, per_size, fitted):
     """Logs and the errors of their sizes as the text of a kind in published.def."""
-    parts = [f"{100 * mean:.0f}% {name} (bias {100 * bias:+.0f}%)" for name, _, mean, bias in collective_accuracy.by_size(per_size)]
-    return f"{logs} log{'s' * (logs > 1)} of nccl-tests{', to which the profile was fitted' * fitted}: error {', '.join(parts)}"
+    parts = [f"{100 * mean:.0f}% {name} ({collective_accuracy.too(bias)})" for name, _, mean, bias in collective_accuracy.by_size(per_size)]
+    text = f"{logs} log{'s' * (logs > 1)} of nccl-tests{', to which the profile was fitted' * fitted}: error {', '.join(parts)}"
+    return text.replace("(", "(forecasts on average ", 1)
 
 
 def test_predictions_match_nccl_tests_logs(busbar, golden):

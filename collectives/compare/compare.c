@@ -1064,6 +1064,7 @@ struct bb_compared bb_compare_count(const struct bb_result_file *a, const struct
     found.rejected_by = rejected_by(&t, threshold->strict, found.reason);
     if (t.correct.worst)
         worst_text(t.slower.worst ? &t.slower : &t.correct, found.worst);
+    culprit_text(&t, found.culprit);
     if (outcome == OTHER_MODEL) {
         found.ratio = found.worst_ratio = NAN;
         found.over = 0;

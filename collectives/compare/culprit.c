@@ -17,16 +17,17 @@ void bb_culprits_add(struct bb_culprits *c, const struct bb_timing *a, const str
 {
     char name[256];
 
-    if (b->ranks[0] < 0)
+    if (b->ranks[0] < 0 && !b->hosts[0])
         return;
     c->rows++;
     if (b->slowdown - 1 < (b->time_us / a->time_us - 1) / 2) /* the other ranks are slower, too */
         return;
-    for (int i = 0; i < 2 && b->ranks[i] >= 0; i++) {
+    for (int i = 0; i < 2; i++) {
         const char *host = b->hosts[i];
 
         snprintf(name, sizeof(name), "rank %lld (%.128s)", b->ranks[i], host ? host : "?");
-        count(c, RANKS, name);
+        if (b->ranks[i] >= 0)
+            count(c, RANKS, name);
         snprintf(name, sizeof(name), "node %.128s", host ? host : "?");
         if (host && (i == 0 || !b->hosts[0] || strcmp(b->hosts[0], host) != 0))
             count(c, HOSTS, name);

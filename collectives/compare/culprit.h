@@ -10,7 +10,7 @@
 /* A zero-initialized struct is empty. */
 struct bb_culprits {
     json_t *rows_of[2]; /* number of slower rows, by rank and by host: "rank 6 (node3)": 18; owned */
-    size_t rows;        /* slower rows with known ranks */
+    size_t rows;        /* slower rows with known ranks or hosts */
 };
 
 /* The rank or host of at least half of two or more slower rows, unless another one has as many. */

@@ -281,13 +281,29 @@ static long long rank_of(const json_t *hosts, const char *host, long long gpu)
     return rank ? json_integer_value(rank) : -1;
 }
 
+/* What the value in a row of health is of: all GPUs of a rail, of a node or of the job have the value of their group. */
+struct scope {
+    bool of_node, of_gpu;
+};
+
+static struct scope scope_of(const char *stage)
+{
+    const bool is_whole = strcmp(stage, "whole") == 0;
+
+    return (struct scope){!is_whole && strcmp(stage, "rails") != 0, !is_whole && strcmp(stage, "node") != 0};
+}
+
 /* Names a value of health by what it measures: "pairs node4 GPU 0 > node7". other: host of the partner; NULL: none */
 static json_t *health_name(const json_t *row, const char *stage, const char *test, const char *host, const char *other)
 {
     const bool has_tests = strcmp(stage, "gpu") == 0 || strcmp(stage, "copies") == 0 || strcmp(stage, "rails") == 0;
+    const struct scope scope = scope_of(stage);
+    char gpu[32] = "";
 
-    return json_sprintf("%s %s GPU %lld%s%s", has_tests ? test : stage, host, number_in(row, "gpu"), other ? " > " : "",
-                        other ? other : "");
+    if (scope.of_gpu)
+        snprintf(gpu, sizeof gpu, "%s GPU %lld", scope.of_node ? "" : ",", number_in(row, "gpu"));
+    return json_sprintf("%s%s%s%s%s%s", has_tests ? test : stage, scope.of_node ? " " : "", scope.of_node ? host : "",
+                        gpu, other ? " > " : "", other ? other : "");
 }
 
 /* Returns the number of nodes with a value of each test of more than two nodes. Values of these tests depend on the number of
@@ -315,6 +331,20 @@ static json_t *count_test_nodes(const json_t *results)
     return counts;
 }
 
+/* Returns whether a value of health is that of a group, and in an earlier row, too. groups: the names of such values so far */
+static bool is_repeated(json_t *groups, const json_t *row)
+{
+    const struct scope scope = scope_of(word_in(row, "stage"));
+    const char *name = word_in(row, "name in comparisons");
+
+    if (scope.of_node && scope.of_gpu)
+        return false;
+    if (json_object_get(groups, name))
+        return true;
+    json_object_set_new(groups, name, json_null());
+    return false;
+}
+
 /* Reads a value of health as the time in us of 1 GB, or of 1 TFLOP. verdicts: of the file, with the host of each node */
 static int health_row(json_t *row, const json_t *hosts, const json_t *verdicts, const json_t *nodes,
                       struct bb_timing *t, const struct place *at)
@@ -322,6 +352,7 @@ static int health_row(json_t *row, const json_t *hosts, const json_t *verdicts, 
     const json_t *partner = json_object_get(row, "partner");
     const char *stage, *test, *host, *unit, *other = NULL;
     const long long gpu = number_in(row, "gpu");
+    struct scope scope;
     double value;
     int rc;
 
@@ -334,6 +365,7 @@ static int health_row(json_t *row, const json_t *hosts, const json_t *verdicts, 
     if (json_is_integer(partner))
         other = word_in(json_array_get(verdicts, (size_t)json_integer_value(partner)), "host");
     json_object_set_new(row, "name in comparisons", health_name(row, stage, test, host, other));
+    scope = scope_of(stage);
     *t = (struct bb_timing){.what = word_in(row, "name in comparisons"),
                             .bytes = -1,
                             .root = -1,
@@ -341,8 +373,9 @@ static int health_row(json_t *row, const json_t *hosts, const json_t *verdicts, 
                             .cycle = -1,
                             .wrong = -1,
                             .channels = -1,
-                            .ranks = {rank_of(hosts, host, gpu), other ? rank_of(hosts, other, gpu) : -1},
-                            .hosts = {host, other},
+                            .ranks = {scope.of_node && scope.of_gpu ? rank_of(hosts, host, gpu) : -1,
+                                      other ? rank_of(hosts, other, gpu) : -1},
+                            .hosts = {scope.of_node ? host : NULL, other},
                             .test = json_object_get(nodes, test) ? test : NULL,
                             .same_node = -1,
                             .slowdown = NAN,
@@ -376,12 +409,13 @@ static int read_bench(struct bb_result_file *t)
 {
     const json_t *results = json_object_get(t->root, "results"), *devices = json_object_get(t->root, "devices");
     const bool is_health = bb_result_file_is_health(t);
-    json_t *hosts;
+    json_t *hosts, *groups;
     int rc = 0;
 
     if (!json_is_array(results))
         return bb_err(BB_EUSAGE, "%s: no list 'results' in the file", t->path);
     hosts = ranks_of_hosts(devices);
+    groups = json_object();
     t->test_nodes = is_health ? count_test_nodes(results) : NULL;
     BB_NEW(t->rows, json_array_size(results));
     for (size_t i = 0; i < json_array_size(results); i++) {
@@ -394,9 +428,10 @@ static int read_bench(struct bb_result_file *t)
         TRY(is_health ? health_row(row, hosts, json_object_get(t->root, "verdicts"), t->test_nodes, timing, &at)
                       : bench_row(row, devices, timing, &at));
         timing->clock = bench_clock(t);
-        t->n++;
+        t->n += !is_health || !is_repeated(groups, row);
     }
 out:
+    json_decref(groups);
     json_decref(hosts);
     return rc;
 }

@@ -484,7 +484,7 @@ static void print_verdict(const struct table *t, FILE *out)
         fprintf(out, ":");
     fprintf(out, " %s", *c->worst ? c->worst : "-");
     if (*c->worst)
-        fprintf(out, " %s", measure_of(t, measure));
+        fprintf(out, " %s%s", measure_of(t, measure), c->culprit);
     if (c->slower > 0 && c->over == 0 && !isnan(t->threshold_percent))
         fputs(", within --threshold", out);
     fputs(")\n", out);
@@ -683,10 +683,10 @@ static int check_criteria(const struct table *t, const struct bb_regression_thre
     if (over > 0) {
         const struct bb_compared *c = &t->lines[worst].compared;
 
-        return bb_err(BB_EBELOW, "%s: %zu row%s slower than in %s by more than %g %%, worst: %s %s%s%s%s%s%s",
+        return bb_err(BB_EBELOW, "%s: %zu row%s slower than in %s by more than %g %%, worst: %s %s%s%s%s%s%s%s",
                       t->files[worst].path, c->over, c->over == 1 ? "" : "s", t->files[0].path,
-                      threshold->threshold_percent, c->worst, measure_of(t, measure), more, rejected ? "; " : "",
-                      rejected ? t->files[rejected].path : "", rejected ? ": " : "",
+                      threshold->threshold_percent, c->worst, measure_of(t, measure), c->culprit, more,
+                      rejected ? "; " : "", rejected ? t->files[rejected].path : "", rejected ? ": " : "",
                       rejected ? t->lines[rejected].compared.reason : "");
     }
     if (rejected)

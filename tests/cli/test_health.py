@@ -1120,6 +1120,17 @@ def test_compare_names_what_became_worse(busbar, tmp_path):
     assert all("pairs" not in row["collective"] for row in root["only_a"] + root["only_b"]) and any(row["attempt"] == 3 for row in json.loads(files[1].read_text())["results"])
     same = busbar.run("compare", files[0], files[0], "--threshold", 5, emulated=False)
     assert same.returncode == 0 and "# verdict: not slower" in same.stdout
+    for is_slow, n, end in ((lambda row: row["stage"] == "rails" and row["gpu"] == 1, 2, "slowest all_reduce, a rail alone, GPU 1: +25.0 % time)"),
+                            (lambda row: row["stage"] == "whole", 1, "slowest whole: +25.0 % time)"),
+                            (lambda row: row["stage"] == "node" and row["node"] == 2, 1, f"slowest node {hosts[2]}: +25.0 % time)"),
+                            (lambda row: row["stage"] == "pairs" and row["gpu"] == 1 and 2 in (row["node"], row["partner"]), 6,
+                             f" % time; rank 5 ({hosts[2]}) is in 6 of 6 slower rows)")):
+        slow = json.loads(files[0].read_text())
+        slow["results"] = [{**row, "value": row["value"] * (0.8 if is_slow(row) else 1)} for row in slow["results"]]
+        (tmp_path / "slow.json").write_text(json.dumps(slow))
+        for more in ((), (files[0],)):  # the values of a group are equal: none of its nodes is the slowest
+            last = busbar.run("compare", files[0], *more, tmp_path / "slow.json", emulated=False).stdout.splitlines()[-1]
+            assert f"0 faster, {n} slower of 97 rows" in last and last.endswith(end), last
     reverse = busbar.run("compare", *reversed(files), emulated=False).stdout
     assert re.search(r"\n# A/B: (0\.\d+), .*\n(.*\n)*# verdict: .* slower of \d+ rows; mean A/B \1\)\n$", reverse), reverse
     other = tmp_path / "bench.json"

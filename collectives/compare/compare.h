@@ -100,8 +100,9 @@ struct bb_compared {
     enum bb_check_status status; /* of the verdict, if no limit is exceeded */
     int order; /* order of the verdicts of whole comparisons: 0 is the worst; mixed and slower are equal */
     char worst[BB_WORST_TEXT]; /* the slowest row and its ratio: "all_reduce 64 MiB: +60.6 %"; "": no row with a time */
-    char culprit[BB_CULPRIT_TEXT]; /* what slower rows have in common: "; rank 6 (node3) is in 18 of 18 slower rows"; or "" */
-    const char *rejected_by;   /* the option that rejects the verdict: "--threshold" or "--strict"; NULL: accepted */
+    char culprit
+        [BB_CULPRIT_TEXT];   /* what slower rows have in common: "; rank 6 (node3) is in 18 of 18 slower rows"; or "" */
+    const char *rejected_by; /* the option that rejects the verdict: "--threshold" or "--strict"; NULL: accepted */
     char reason[BB_REJECTED_TEXT]; /* the verdict that is rejected, or "ranks differ: A 4, B 2" */
     size_t over;                   /* number of rows slower by more than the threshold */
 };

@@ -163,7 +163,7 @@ const struct bb_opts bb_health_set = {
     .after =
         "fail: below 80 % of the expectation, or among at least ten values an outlier (modified z-score below -3.5) "
         "below\n"
-        "97 % of the median; warn: below 93 %, or such an outlier below 98.5 %. One node of 8 GPUs has no outliers.\n"
+        "97 % of the median; warn: below 93 %, or another outlier (up to 97.4 %). One node of 8 GPUs has no outliers.\n"
         "Suspects are measured again. Nodes that fail or die take no part in later stages. If a part fails, all ranks "
         "exit with "
         "status 5.\n"

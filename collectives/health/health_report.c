@@ -119,10 +119,16 @@ static bool is_outlier(const struct bb_health_finding *f)
 
 enum { HINT = 128 };
 
+/* Returns what a value is judged against: an outlier, its peers. */
+static double reference_of(const struct bb_health_finding *f)
+{
+    return isfinite(f->expected) && !is_outlier(f) ? f->expected : f->median;
+}
+
 /* Returns the part of the reference that a value reaches. */
 static double part_of(const struct bb_health_finding *f)
 {
-    return f->value / (isfinite(f->expected) ? f->expected : f->median);
+    return f->value / reference_of(f);
 }
 
 /* Names the link that may be slow in place of a GPU, if exactly one other GPU of its node has the same slow copy to its slowest
@@ -216,15 +222,13 @@ static void write_hint(const struct bb_health_report *r, const struct bb_health_
 /* Describes what a finding is: "all_reduce of GPU pairs 24.1 GB/s, 50 % of the expected 48.0". */
 static const char *reason_text(const struct bb_health_report *r, const struct bb_health_finding *f, char text[256])
 {
-    const bool expects = isfinite(f->expected);
-    const double reference = expects ? f->expected : f->median;
-    const char *of = f->soak_s > 0  ? "first"
-                     : expects      ? "expected"
-                     : f->of_faster ? "faster peers' median"
-                                    : "peers' median";
+    const char *of = f->soak_s > 0                             ? "first"
+                     : isfinite(f->expected) && !is_outlier(f) ? "expected"
+                     : f->of_faster                            ? "faster peers' median"
+                                                               : "peers' median";
     const struct bb_health_test_row *test = &bb_health_tests[f->test];
     const bool is_item = f->test == BB_HEALTH_TESTS; /* about a node, so its name does not contain the GPU */
-    char hint[HINT], gpu[GPU_TEXT];
+    char hint[HINT], gpu[GPU_TEXT], percent[BB_HEALTH_PERCENT_TEXT];
 
     write_hint(r, f, hint);
     gpu_text(r, f, gpu);
@@ -233,8 +237,8 @@ static const char *reason_text(const struct bb_health_report *r, const struct bb
     else if (isnan(f->value))
         snprintf(text, 256, "%s: not measured, no partner left; try: --rounds 2", test->name);
     else
-        snprintf(text, 256, "%s %.4g %s, %.0f %% of the %s %.4g%s", test->name, f->value, test->unit,
-                 100 * f->value / reference, of, reference, hint);
+        snprintf(text, 256, "%s %.4g %s, %s of the %s %.4g%s", test->name, f->value, test->unit,
+                 bb_health_percent(part_of(f), percent), of, reference_of(f), hint);
     return text;
 }
 
@@ -502,15 +506,15 @@ enum { DRAIN_REASON = 240, DRAIN_ITEM = 64 + GPU_TEXT };
 static const char *brief_text(const struct bb_health_report *r, const struct bb_health_finding *f,
                               char text[DRAIN_ITEM])
 {
-    char gpu[GPU_TEXT];
+    char gpu[GPU_TEXT], percent[BB_HEALTH_PERCENT_TEXT];
 
     gpu_text(r, f, gpu);
     if (*f->text)
         snprintf(text, DRAIN_ITEM, "%s%s%.*s", gpu, *gpu ? " " : "", MIN(56, (int)strcspn(f->text, ";")), f->text);
     else
-        snprintf(text, DRAIN_ITEM, "%s%s%s%s%s at %.0f %%", f->part == BB_HEALTH_A_NIC ? "NIC of " : "", gpu,
+        snprintf(text, DRAIN_ITEM, "%s%s%s%s%s at %s", f->part == BB_HEALTH_A_NIC ? "NIC of " : "", gpu,
                  f->part == BB_HEALTH_A_GPU ? " " : "", f->part == BB_HEALTH_A_NIC ? "" : bb_health_tests[f->test].name,
-                 is_outlier(f) ? " outlier" : "", 100 * f->value / (isnan(f->expected) ? f->median : f->expected));
+                 is_outlier(f) ? " outlier" : "", bb_health_percent(part_of(f), percent));
     return text;
 }
 
@@ -660,12 +664,11 @@ static void add_check(const struct bb_health_report *r, json_t *list, int node, 
 static void add_median_check(const struct bb_health_report *r, json_t *list, enum bb_health_test test)
 {
     const double median = r->health->median[test], expected = r->health->expected[test] * r->health->share[test];
-    char text[512] = "", part[256];
+    char text[512] = "", part[256], percent[BB_HEALTH_PERCENT_TEXT];
 
     if (explain(r, test, part))
-        snprintf(text, sizeof text, "%s %.4g %s, %.0f %% of the expected %.4g; explained by: %s",
-                 bb_health_tests[test].name, median, bb_health_tests[test].unit, 100 * median / expected, expected,
-                 part);
+        snprintf(text, sizeof text, "%s %.4g %s, %s of the expected %.4g; explained by: %s", bb_health_tests[test].name,
+                 median, bb_health_tests[test].unit, bb_health_percent(median / expected, percent), expected, part);
     bb_checks_add(list, &(struct bb_check){.check = bb_health_tests[test].name,
                                            .status = *text ? BB_CHECK_WARN : BB_CHECK_OK,
                                            .measured = median,

@@ -2,6 +2,7 @@
 #include "collectives/health/matrix.h"
 
 #include "bootstrap/base/alloc.h"
+#include "collectives/health/verdict.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -50,6 +51,7 @@ static void print_letters(const struct bb_health_matrix *m, int nodes, double re
 void bb_health_matrix_print(const struct bb_health_matrix *m, int nodes, double reference, const char *const *hosts,
                             FILE *out)
 {
+    char percent[BB_HEALTH_PERCENT_TEXT];
     double last = -INFINITY;
 
     if (!m->value)
@@ -70,7 +72,7 @@ void bb_health_matrix_print(const struct bb_health_matrix *m, int nodes, double 
         if (slowest < 0)
             return;
         last = m->value[slowest];
-        fprintf(out, "# slow pair: %s and %s, %.4g GB/s, %.0f %%\n", hosts[slowest / nodes], hosts[slowest % nodes],
-                last, 100 * last / reference);
+        fprintf(out, "# slow pair: %s and %s, %.4g GB/s, %s\n", hosts[slowest / nodes], hosts[slowest % nodes], last,
+                bb_health_percent(last / reference, percent));
     }
 }

@@ -8,6 +8,7 @@
 #include "bootstrap/start/mpirun.h"
 #include "bootstrap/sweep/argv.h"
 #include "collectives/health/tables.h"
+#include "collectives/health/verdict.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -261,6 +262,7 @@ void bb_health_print_soak(const json_t *root, double planned_s, FILE *out)
     json_array_foreach(json_object_get(root, "soak"), i, row)
     {
         const double first = number_of(row, "first"), last = number_of(row, "last");
+        char percent[BB_HEALTH_PERCENT_TEXT];
 
         fprintf(out, "# soak   %s: %.0f rounds", text_of(row, "test"), number_of(row, "rounds"));
         if (json_is_true(json_object_get(row, "before_loss")))
@@ -278,8 +280,8 @@ void bb_health_print_soak(const json_t *root, double planned_s, FILE *out)
             fprintf(
                 out, " of a GPU: GPU %.0f of %s", number_of(row, "gpu"),
                 text_of(json_array_get(json_object_get(root, "verdicts"), (size_t)json_integer_value(node)), "host"));
-        fprintf(out, ", to %.4g after %.0f s, %.0f %% of its first round\n", number_of(row, "worst"),
-                number_of(row, "worst_s"), 100 * number_of(row, "worst_of_first"));
+        fprintf(out, ", to %.4g after %.0f s, %s of its first round\n", number_of(row, "worst"),
+                number_of(row, "worst_s"), bb_health_percent(number_of(row, "worst_of_first"), percent));
     }
 }
 

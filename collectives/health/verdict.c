@@ -112,12 +112,26 @@ static enum bb_health_level judge(double value, double expected, const struct pe
         expected = p->median;
     if (value < 0.80 * expected || (is_outlier && value < BB_HEALTH_OUTLIER * p->median))
         return BB_HEALTH_FAIL;
-    return value < 0.93 * expected || (is_outlier && value < 0.985 * p->median) ? BB_HEALTH_WARN : BB_HEALTH_OK;
+    return value < 0.93 * expected || is_outlier ? BB_HEALTH_WARN : BB_HEALTH_OK;
 }
 
 enum bb_health_level bb_health_judge(double ratio)
 {
     return judge(ratio, 1, &(struct peers){0});
+}
+
+const char *bb_health_percent(double part, char text[BB_HEALTH_PERCENT_TEXT])
+{
+    static const double limits[] = {0.80, 0.93, BB_HEALTH_OUTLIER};
+
+    snprintf(text, BB_HEALTH_PERCENT_TEXT, "%.0f %%", 100 * part);
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
+        for (int digits = 1; digits < 4 && fabs(part - limits[i]) < 0.01; digits++) {
+            snprintf(text, BB_HEALTH_PERCENT_TEXT, "%.*f %%", digits, 100 * part);
+            if ((part < limits[i]) == (strtod(text, NULL) < 100 * limits[i]))
+                break;
+        }
+    return text;
 }
 
 /* ---- findings ---- */

@@ -4,8 +4,8 @@
  * reaches the same verdicts.
  *
  * Rule: a value fails below 0.80 of the expectation, or if its modified z-score against its peers is below -3.5 (at least ten
- * peers) and the value is below 0.97 of their median; it is a warning below 0.93 of the expectation, or below 0.985 of the
- * median with that score. Without expectation, the median of at least three peers takes its place. The score is 0.6745 (x -
+ * peers) and the value is below 0.97 of their median; it is a warning below 0.93 of the expectation, or with that score (so
+ * below 0.974 of the median). Without expectation, the median of at least three peers takes its place. The score is 0.6745 (x -
  * median) / max(MAD, 0.5 % of the median) (Iglewicz and Hoaglin, 1993). A suspect is measured twice more; two of three
  * verdicts count. Between nodes, the best of several partners counts: a slow pair of nodes that are fast with others is a
  * slow path, and a GPU index that is slow on more than three quarters of the nodes is a slow rail. Values are judged by
@@ -144,6 +144,11 @@ void bb_health_add(struct bb_health *h, const struct bb_health_finding *f);
 double bb_health_median(const double *values, size_t n);
 enum bb_health_level bb_health_judge(double ratio);
 const struct bb_health_finding *bb_health_explaining(const struct bb_health *h, enum bb_health_test test);
+
+/* bb_health_percent - write a part in percent, "51 %"; near a limit of the rule with the digits that show its side: "96.6 %".
+ * Returns text. */
+enum { BB_HEALTH_PERCENT_TEXT = 32 };
+const char *bb_health_percent(double part, char text[BB_HEALTH_PERCENT_TEXT]);
 
 /* bb_health_sort - sort the findings, worst first. */
 void bb_health_sort(struct bb_health *h);

@@ -589,6 +589,40 @@ static void run_without(struct machine *m, int node)
     run(m);
 }
 
+/* With equal peers, the score -3.5 is 3.5 * 0.5 % / 0.6745 = 2.59 % below their median. */
+static void test_outliers_below_974_of_1000_warn(void **state)
+{
+    static const struct {
+        double gpu;
+        enum bb_health_level level;
+    } rows[] = {{0.975, BB_HEALTH_OK}, {0.9738, BB_HEALTH_WARN}, {0.9702, BB_HEALTH_WARN}, {0.9698, BB_HEALTH_FAIL}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct machine m = machine_of(4, 0, 1);
+
+        m.slow_gpu = 1;
+        m.gpu = rows[i].gpu;
+        run(&m);
+        assert_int_equal(bb_health_node_level(&m.h, 3), rows[i].level);
+        bb_health_release(&m.h);
+    }
+}
+
+static void test_percentages_show_the_side_of_a_limit(void **state)
+{
+    static const struct {
+        double part;
+        const char *text;
+    } rows[] = {{0.512, "51 %"},       {0.966, "96.6 %"},   {0.971, "97.1 %"}, {0.9698, "96.98 %"},
+                {0.96997, "96.997 %"}, {0.7996, "79.96 %"}, {0.80, "80.0 %"},  {0.9404, "94 %"}};
+    char text[BB_HEALTH_PERCENT_TEXT];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_string_equal(bb_health_percent(rows[i].part, text), rows[i].text);
+}
+
 /* Two nodes of four GPUs have eight values, too few for an outlier, also if a third node took no part. */
 static void test_lost_node_is_no_peer(void **state)
 {
@@ -718,6 +752,8 @@ int main(void)
         cmocka_unit_test(test_texts_of_findings_have_no_control_characters),
         cmocka_unit_test(test_expectation_is_of_the_nodes_that_take_part),
         cmocka_unit_test(test_lost_node_takes_no_part_from_its_test_on),
+        cmocka_unit_test(test_outliers_below_974_of_1000_warn),
+        cmocka_unit_test(test_percentages_show_the_side_of_a_limit),
         cmocka_unit_test(test_lost_node_is_no_peer),
         cmocka_unit_test(test_only_node_that_is_left_is_named),
         cmocka_unit_test(test_all_gpus_slow_are_one_finding),

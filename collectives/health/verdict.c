@@ -662,6 +662,10 @@ static int measure_rounds(struct pairs *p)
     p->all = peers_of(p->values, n);
     p->h->median[BB_HEALTH_PAIRS] = bb_health_median(measured, n);
     p->h->share[BB_HEALTH_PAIRS] = bb_health_median(shares, n);
+    p->h->lowest[BB_HEALTH_PAIRS] = NAN;
+    for (size_t i = 0; i < n; i++) /* fmin ignores NaN */
+        p->h->lowest[BB_HEALTH_PAIRS] =
+            fmin(p->h->lowest[BB_HEALTH_PAIRS], p->h->share[BB_HEALTH_PAIRS] * p->values[i]);
 out:
     free(measured);
     free(shares);

@@ -120,7 +120,7 @@ struct bb_health {
     int attempt;       /* during `measure`: 1, or above 1 for another measurement of suspects */
     double median[BB_HEALTH_TESTS];  /* out: of all values of the first measurement; NaN: not measured */
     bool of_faster[BB_HEALTH_TESTS]; /* out: of those of the faster GPUs, because half of them or more are slow */
-    double lowest[BB_HEALTH_TESTS];  /* out: likewise, of tests of GPUs, nodes, rails and the whole job */
+    double lowest[BB_HEALTH_TESTS];  /* out: likewise, but not of the bisection; of pairs, as `median` with `share` */
     int lowest_gpu[BB_HEALTH_TESTS]; /* out: of tests of GPUs: the GPU with the lowest value, node * gpus + index */
     int took_part[BB_HEALTH_TESTS];  /* set by `measure`: number of nodes that take part; 0: unknown */
     double share[BB_HEALTH_TESTS];   /* out: of `expected`, what oversubscribed leaves leave to the median; 1: all */

@@ -113,6 +113,7 @@ def test_slow_gpu_and_slow_nic_fail_and_leave(busbar, tmp_path):
     drained = re.findall(r'^scontrol update nodename=(\S+) state=drain reason="busbar: .+"$', done.stdout, re.M)
     assert [host.split("-node")[1] for host in drained] == ["2", "4"] and len(done.stdout.splitlines()) <= 25
     assert "NIC of GPU 0 (GPU 0000:01:00.0) of " in done.stderr and "of the expected" in done.stderr and "; and 1 more" in done.stderr
+    assert re.search(r"^# pairs +all_reduce of GPU pairs: median 46.65 GB/s, lowest 23.78, expected 46.65", done.stdout, re.M), done.stdout
     assert done.stdout.splitlines()[-1].startswith("# FAILED: 2 parts; 12 nodes: 10 ok, 0 warn, 2 fail")
     assert "# failed nodes took no part in later stages, so their other parts are unknown\n" in done.stdout
 

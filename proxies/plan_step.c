@@ -9,11 +9,13 @@
 #include "proxies/form/models/profile.h"
 #include "proxies/offline/layouts/best_order.h"
 #include "proxies/offline/layouts/layouts.h"
+#include "proxies/offline/layouts/recompute.h"
 #include "proxies/offline/plan/plan_export.h"
 #include "proxies/simulation/simulate/graph/rank_classes.h"
 #include "proxies/workloads/registry/registry.h"
 #include "proxies/workloads/sync/sync.h"
 #include "proxies/workloads/transformer/grid/pipe_split.h"
+#include "proxies/workloads/transformer/memory.h"
 #include "proxies/workloads/transformer/training_bytes.h"
 
 #include <math.h>
@@ -156,8 +158,7 @@ out:
 
 /*
  * Return whether the experts are dropless (no capacity limit). Dropless experts may receive more tokens than the
- * average that the memory formula assumes. guess_recompute() therefore recomputes all layers of such a model, as
- * published recipes do, and only names the smallest number of layers that fits.
+ * average that the memory formula assumes (allow_any_load).
  */
 static bool is_dropless(const struct bb_proxy_config *config, const struct bb_arch *arch)
 {
@@ -178,60 +179,45 @@ out:
     return rc;
 }
 
-/* Recompute as few layers of each model chunk as possible instead of the modules of config if the step is faster.
- * config: in/out. */
-static int prefer_layers(const struct bb_proxy *proxy, const struct bb_cluster *cluster, struct bb_proxy_config *config,
-                         const struct bb_arch *arch, double usable)
+/* Returns whether a step takes longer with the recomputation of layers than with that of modules or operations. */
+static int compare_recompute(const struct bb_recompute_subject *s, const struct bb_cluster *cluster,
+                             const struct bb_recompute_candidate found[2], bool *longer)
 {
-    struct bb_proxy_config layers = *config;
-    struct bb_transformer_options *o = &layers.transformer;
-    int64_t layers_ns, modules_ns;
-    double bytes;
-    int rc;
+    int64_t ns[2] = {0};
+    int rc = 0;
 
-    o->recompute = "full";
-    o->recompute_modules = NULL;
-    TRY(bb_training_min_recompute_layers(config, arch, usable, &o->recompute_layers, &bytes));
-    if (o->recompute_layers == 0)
-        goto out;
-    TRY(time_step(proxy, cluster, config, &modules_ns));
-    TRY(time_step(proxy, cluster, &layers, &layers_ns));
-    *config = layers_ns < modules_ns ? layers : *config;
+    for (int i = 0; i < 2 && found[1].layers > 0; i++) { /* all layers contain the modules */
+        const struct bb_proxy_config as = bb_recompute_config(s->config, &found[i]);
+
+        TRY(time_step(s->proxy, cluster, &as, &ns[i]));
+    }
+    *longer = ns[1] >= ns[0];
 out:
     return rc;
 }
 
-/* The modules of experts whose recomputation saves memory, in the order of the time that it takes. The last ones repeat
- * the dispatch, and store no activations of experts, whose load may be unequal. */
-static const struct {
-    const char *modules;
-    bool latent; /* only of latent attention */
-} expert_modules[] = {
-    {"moe_act", false},
-    {"layernorm,moe_act", false},
-    {"mla_up_proj,layernorm,moe_act", true},
-    {"layernorm,moe", false},
-};
-enum { ANY_LOAD = sizeof(expert_modules) / sizeof(expert_modules[0]) - 1 };
-
-/* Find the modules, or the layers instead of the last modules, that are fastest to recompute with experts of equal load.
- * config: in/out. bytes: out: the memory that training then needs; above `usable` if no modules fit. */
-static int guess_modules(const struct bb_proxy *proxy, const struct bb_cluster *cluster, struct bb_proxy_config *config,
-                         const struct bb_arch *arch, double usable, double *bytes)
+/* Finds the recomputation with which training fits, with experts of equal load, and the step is shortest.
+ * found: out: modules or operations, and layers; fastest: out: one of them, with ns INFINITY if training does not fit. */
+static int find_recompute(const struct bb_recompute_subject *s, const struct bb_cluster *cluster,
+                          struct bb_recompute_candidate found[2], const struct bb_recompute_candidate **fastest)
 {
-    const int last = config->transformer.moe_overlap ? ANY_LOAD - 1 : ANY_LOAD; /* Megatron-LM excludes "moe" with it */
-    int rc = 0, i = -1;
+    struct bb_recompute_cost cost = {.known = false};
+    double none_bytes;
+    bool longer;
+    int rc, modules, layers;
 
-    config->transformer.recompute = "selective";
-    do {
-        i++;
-        if (expert_modules[i].latent && arch->kv_lora == 0)
-            continue;
-        config->transformer.recompute_modules = expert_modules[i].modules;
-        TRY(bb_training_bytes(config, arch, bytes));
-    } while (*bytes > usable && i < last);
-    if (*bytes <= usable && i == ANY_LOAD)
-        TRY(prefer_layers(proxy, cluster, config, arch, usable));
+    TRY(bb_training_bytes(s->config, s->arch, &none_bytes));
+    bb_err_speculative(true); /* other options may exclude each of them */
+    bb_recompute_cost_compute(s, cluster, &cost);
+    modules = bb_recompute_modules(s, &cost, none_bytes, &found[0]);
+    layers = bb_recompute_layers(s, &cost, &found[1]);
+    bb_err_speculative(false);
+    if (strcmp(found[0].modules, bb_recompute_module_names[BB_MODULE_CORE]) == 0)
+        found[0].modules[0] = '\0'; /* the default of --recompute selective */
+    longer = layers || isinf(found[1].ns);
+    if (!longer && !modules && isfinite(found[0].ns))
+        TRY(compare_recompute(s, cluster, found, &longer));
+    *fastest = &found[!longer];
 out:
     return rc;
 }
@@ -241,51 +227,70 @@ out:
 #define MANY_EXPERTS 32
 
 /*
- * Assume the fastest recomputation with which training fits in BB_SAFE_MEMORY of the GPU memory: first only the
- * attention scores, then modules of dropless experts (of many experts, if training does not fit at all without, only those
- * that store none of experts, and name the fastest), then as few layers of each model chunk as possible (dropless experts: all
- * layers). If training does not fit even with recomputation of all layers, assume no recomputation.
+ * Replaces the fastest recomputation of dropless experts, some of which may get more tokens than the average, by one that
+ * stores none of their activations: of many experts if training does not fit at all without recomputation, of few if no
+ * modules fit. many: the former; found: of find_recompute; added: in: the fastest; out.
+ */
+static int allow_any_load(const struct bb_recompute_subject *s, bool many, const struct bb_recompute_candidate found[2],
+                          struct bb_recompute_candidate *added)
+{
+    struct bb_recompute_candidate modules = {.recompute = BB_RECOMPUTE_SELECTIVE, .modules = "layernorm,moe"};
+    struct bb_proxy_config as;
+    int rc = 0;
+
+    if (many && isfinite(found[0].ns)) {
+        as = bb_recompute_config(s->config, &modules);
+        TRY(bb_training_bytes(&as, s->arch, &modules.bytes));
+    }
+    if (modules.bytes > 0 && modules.bytes <= s->usable_bytes)
+        *added = modules;
+    else if (isfinite(found[1].ns) && (many || isinf(found[0].ns)))
+        *added = (struct bb_recompute_candidate){.recompute = BB_RECOMPUTE_FULL};
+out:
+    return rc;
+}
+
+/* Stores the assumed recomputation and the fastest one with experts of equal load. */
+static void note_recompute(const struct bb_recompute_candidate *added, const struct bb_recompute_candidate *fastest,
+                           struct bb_forecast *f)
+{
+    snprintf(f->modules_text[0], BB_MODULES_TEXT, "%s", added->modules);
+    snprintf(f->modules_text[1], BB_MODULES_TEXT, "%s", fastest->modules);
+    f->recompute = bb_recompute_names[added->recompute];
+    f->recompute_modules = added->modules[0] ? f->modules_text[0] : NULL;
+    f->recompute_layers = added->layers;
+    f->faster_modules =
+        fastest->modules[0] && strcmp(fastest->modules, added->modules) != 0 ? f->modules_text[1] : NULL;
+    f->fewest_layers = fastest->layers != added->layers ? fastest->layers : 0;
+}
+
+/*
+ * Assume the fastest recomputation with which training fits in BB_SAFE_MEMORY of the GPU memory (dropless experts: with any
+ * load, and name the fastest with equal load). If training does not fit even with recomputation of all layers, assume none.
  */
 static int guess_recompute(const struct bb_proxy *proxy, const struct bb_cluster *cluster,
                            struct bb_proxy_config *config, const struct bb_arch *arch, struct bb_forecast *f)
 {
-    struct bb_proxy_config even = *config;
-    struct bb_transformer_options *o = &config->transformer;
-    const double usable = BB_SAFE_MEMORY * f->gpu_bytes;
-    double bytes;
+    const struct bb_proxy_config without = *config;
+    const struct bb_recompute_subject s = {proxy, &without, arch, f->software->name, BB_SAFE_MEMORY * f->gpu_bytes};
+    const bool many =
+        arch->experts >= MANY_EXPERTS && f->without_bytes > f->gpu_bytes && !config->transformer.moe_overlap;
+    struct bb_recompute_candidate found[2], added;
+    const struct bb_recompute_candidate *fastest;
     int rc;
 
-    o->recompute = "selective";
-    TRY(bb_training_bytes(config, arch, &bytes));
-    if (bytes > usable && is_dropless(config, arch)) {
-        TRY(guess_modules(proxy, cluster, &even, arch, usable, &bytes));
-        *config = bytes <= usable ? even : *config;
-        if (bytes <= usable && arch->experts >= MANY_EXPERTS && f->without_bytes > f->gpu_bytes && !o->moe_overlap) {
-            o->recompute = "selective";
-            o->recompute_layers = 0;
-            o->recompute_modules = expert_modules[ANY_LOAD].modules;
-            TRY(bb_training_bytes(config, arch, &bytes));
-            f->faster_modules = even.transformer.recompute_modules;
-            f->fewest_layers = even.transformer.recompute_layers;
-            if (f->faster_modules == o->recompute_modules)
-                f->faster_modules = NULL;
-        }
-    }
-    if (bytes > usable && !o->moe_overlap) { /* which excludes it */
-        o->recompute = "full";
-        o->recompute_modules = NULL;
-        TRY(bb_training_min_recompute_layers(config, arch, usable, &o->recompute_layers, &bytes));
-        f->full_bytes = f->full_bytes > 0 ? f->full_bytes : bytes;
-        if (is_dropless(config, arch)) {
-            f->fewest_layers = f->faster_modules ? 0 : o->recompute_layers;
-            o->recompute_layers = 0;
-        }
-    }
-    o->recompute = bytes <= usable ? o->recompute : NULL;
-    f->none_fits = !o->recompute;
-    f->recompute = o->recompute;
-    f->recompute_modules = o->recompute_modules;
-    f->recompute_layers = o->recompute_layers;
+    TRY(find_recompute(&s, cluster, found, &fastest));
+    f->none_fits = isinf(fastest->ns);
+    f->full_bytes = f->full_bytes > 0 ? f->full_bytes : found[1].bytes;
+    if (f->none_fits)
+        goto out;
+    added = *fastest;
+    if (is_dropless(config, arch) && (added.recompute == BB_RECOMPUTE_FULL || added.modules[0]))
+        TRY(allow_any_load(&s, many, found, &added));
+    note_recompute(&added, fastest, f);
+    config->transformer.recompute = f->recompute;
+    config->transformer.recompute_modules = f->recompute_modules;
+    config->transformer.recompute_layers = f->recompute_layers;
 out:
     return rc;
 }
@@ -650,8 +655,18 @@ static void check_recipes(const struct bb_plan_options *o, const struct bb_proxy
     if (!tp && !experts)
         return;
     trial.graph |= strstr(recipes, "--graph") != NULL;
+    if (f->is_assumed) { /* not searched again */
+        t->recompute = f->recompute ? f->recompute : bb_recompute_names[BB_RECOMPUTE_NONE];
+        t->recompute_modules = f->recompute_modules;
+        t->recompute_layers = f->recompute_layers;
+        trial.config.sync.precision_aware |= f->precision_aware;
+    }
     ns = time_trial(&trial, proxy);
     f->lacks_tp_overlap = tp && shortens(&trial, proxy, &t->tp_overlap, &ns);
+    if (f->is_assumed) { /* the overlap of experts excludes some */
+        forget_recompute(&trial.config);
+        trial.config.sync.precision_aware = o->config.sync.precision_aware;
+    }
     f->lacks_moe_overlap = experts && shortens(&trial, proxy, &t->moe_overlap, &ns);
 }
 

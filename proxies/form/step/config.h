@@ -15,6 +15,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#define BB_MODULES_TEXT 64 /* bytes of `recompute_modules` with all modules */
+
 extern const struct bb_opt bb_transformer_options[], bb_sync_options[], bb_tiles_options[], bb_scaling_options[];
 
 /* Options of the proxy transformer. */

@@ -11,8 +11,8 @@
  * overlap-param-gather with distributed. If pp does not divide the layers, the first and the last stage have fewer or more
  * layers, or the stages are those of a pipeline layout (bb_layout_divide), with at most 4 chunks unless vpp is given.
  * Layouts with equal tp, cp, ep, pp and dp are one grid, of which only the fastest is reported.
- * Recomputation is none, or the recomputation with which a layout fits that adds the shortest kernels: a set of modules,
- * or full with as few layers per chunk as needed (recompute.h). More recomputation is never faster.
+ * Recomputation is none, or the recomputation with which a layout fits that adds the shortest kernels: a set of modules
+ * (with the software of PyTorch: single operations), or full with as few layers per chunk as needed (recompute.h). More recomputation is never faster.
  * If few layouts fit, those with distributed that do not fit without recomputation get the precision-aware optimizer.
  *
  * The search has three stages. First, the step time of each layout that fits is estimated from simulated steps with few
@@ -49,8 +49,6 @@
     X(SLOWER, "slower", "estimated to be slower than the layouts above")
 #define BB_REJECTION_NAME(reason, key, text) BB_REJECTED_##reason,
 enum bb_rejection { BB_REJECTION_LIST(BB_REJECTION_NAME) BB_REJECTION_REASONS };
-
-#define BB_MODULES_TEXT 64
 
 /* One layout. tp, cp, ep, pp, dp: sizes of tensor, context, expert, pipeline and data parallelism; vpp: model chunks
  * per pipeline stage (virtual pipeline); batch: micro-batch size in samples. */

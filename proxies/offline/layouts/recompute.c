@@ -11,36 +11,31 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- kinds ---- */
+
+/* Recomputation of single operations is PyTorch's (selective checkpointing), of modules Megatron-LM's. */
+static bool is_torch(const struct bb_recompute_subject *s)
+{
+    return s->software && strncmp(s->software, "torch", strlen("torch")) == 0;
+}
+
+/* Returns the modules that the software can recompute, as a bit mask. PyTorch: attention, as a layer without its MLP. */
+static unsigned modules_of(const struct bb_recompute_subject *s)
+{
+    return bb_recompute_modules_of(s->arch) & (is_torch(s) ? 1u << BB_MODULE_CORE : ~0u);
+}
+
+struct bb_proxy_config bb_recompute_config(const struct bb_proxy_config *config, const struct bb_recompute_candidate *c)
+{
+    struct bb_proxy_config as = *config;
+
+    as.transformer.recompute = bb_recompute_names[c->recompute];
+    as.transformer.recompute_modules = c->modules[0] ? c->modules : NULL;
+    as.transformer.recompute_layers = c->layers;
+    return as;
+}
+
 /* ---- costs ---- */
-
-/* Returns whether a layer of both layouts has the same kernels. Their software may have other rates. */
-static bool is_of(const struct bb_layout_choice *a, const struct bb_layout_choice *b)
-{
-    return a->tp == b->tp && a->cp == b->cp && a->ep == b->ep && a->batch == b->batch;
-}
-
-static const struct bb_recompute_cost *cost_of(const struct bb_recompute_costs *costs, const struct bb_layout_choice *c)
-{
-    int i = 0;
-
-    while (i < costs->n && !is_of(&costs->list[i].of, c))
-        i++;
-    return i < costs->n ? &costs->list[i] : NULL;
-}
-
-void bb_recompute_costs_list(struct bb_recompute_costs *costs, const struct bb_layout_space *space,
-                             const struct bb_arch *arch)
-{
-    costs->modules = bb_recompute_modules_of(arch);
-    for (int i = 0; i < space->n; i++) {
-        const struct bb_layout_choice *c = &space->list[i];
-
-        if (cost_of(costs, c))
-            continue;
-        BB_GROW(costs->list, costs->n);
-        costs->list[costs->n++] = (struct bb_recompute_cost){.of = *c};
-    }
-}
 
 /* Returns whether two layers have the same kernels. */
 static bool are_alike(const struct bb_arch *a, int sequence, int layer, int other)
@@ -76,22 +71,37 @@ static double weight_of(const struct bb_arch *a, int sequence, int n, int layer)
     return (double)all / built;
 }
 
-/* Returns the time of the kernels of the layers of the model, for one micro-batch on one rank; NAN if the step is invalid.
- * n: number of layers that are built. */
-static double layers_ns(const struct bb_layout_search *search, const struct bb_arch *arch,
-                        const struct bb_layout_choice *c, int n)
+/* Returns the configuration of a step of the first n layers on one stage, with one micro-batch. */
+static struct bb_proxy_config small_step(const struct bb_proxy_config *config, int n)
 {
-    struct bb_proxy_config as = bb_layouts_config(search->config, c);
-    const int sequence = as.transformer.sequence ? as.transformer.sequence : arch->sequence;
+    struct bb_proxy_config as = *config;
+    struct bb_transformer_options *o = &as.transformer;
+
+    as.layers = n;
+    as.micro_batches = 1;
+    as.global_batch = 0;
+    o->dp *= o->pp > 1 ? o->pp : 1;
+    o->pp = o->vpp = 1;
+    o->group = 0;
+    o->schedule = bb_schedule_names[BB_1F1B];
+    o->imbalance = 0; /* role 0 would be an arbitrary rank */
+    o->seed = 0;
+    o->first_layers = o->last_layers = 0;
+    o->pipeline_layout = NULL;
+    return as;
+}
+
+/* Returns the time of the kernels of the layers of the model with a recomputation, for one micro-batch on one rank; NAN if
+ * the step is invalid. small: the step of the first n layers */
+static double layers_ns(const struct bb_recompute_subject *s, const struct bb_cluster *cluster,
+                        const struct bb_proxy_config *small, const struct bb_recompute_candidate *c)
+{
+    const struct bb_proxy_config as = bb_recompute_config(small, c);
+    const int sequence = as.transformer.sequence ? as.transformer.sequence : s->arch->sequence;
     struct bb_step step = {0};
     double sum = 0;
 
-    as.layers = n;
-    as.transformer.imbalance = 0; /* role 0 would be an arbitrary rank */
-    as.transformer.seed = 0;
-    as.transformer.first_layers = as.transformer.last_layers = 0;
-    as.transformer.pipeline_layout = NULL;
-    if (bb_step_build(&step, search->proxy, &as)) {
+    if (bb_step_build(&step, s->proxy, &as)) {
         bb_step_release(&step);
         return NAN;
     }
@@ -99,33 +109,31 @@ static double layers_ns(const struct bb_layout_search *search, const struct bb_a
         const struct bb_op *op = &step.roles[0].program.ops[i];
 
         if (op->layer != BB_NONE && op->micro_batch == 0)
-            sum += weight_of(arch, sequence, n, op->layer) * (double)bb_op_kernels_ns(search->cluster, op);
+            sum += weight_of(s->arch, sequence, as.layers, op->layer) * (double)bb_op_kernels_ns(cluster, op);
     }
     bb_step_release(&step);
     return sum;
 }
 
-void bb_recompute_cost_compute(const struct bb_layout_search *search, const struct bb_arch *arch,
-                               const struct bb_recompute_costs *costs, struct bb_recompute_cost *cost)
+void bb_recompute_cost_compute(const struct bb_recompute_subject *s, const struct bb_cluster *cluster,
+                               struct bb_recompute_cost *cost)
 {
-    const struct bb_transformer_options *o = &search->config->transformer;
-    const int n = distinct_layers(arch, o->sequence ? o->sequence : arch->sequence);
-    struct bb_layout_choice c = cost->of;
-    double none_ns;
+    const struct bb_transformer_options *o = &s->config->transformer;
+    const struct bb_proxy_config small =
+        small_step(s->config, distinct_layers(s->arch, o->sequence ? o->sequence : s->arch->sequence));
+    struct bb_recompute_candidate c = {.recompute = BB_RECOMPUTE_NONE};
+    const double none_ns = layers_ns(s, cluster, &small, &c);
 
-    c.dp *= c.pp;
-    c.pp = c.vpp = c.micro_batches = 1;
-    c.schedule = BB_1F1B;
-    none_ns = layers_ns(search, arch, &c, n);
     c.recompute = BB_RECOMPUTE_FULL;
-    cost->layers_ns = layers_ns(search, arch, &c, n) - none_ns;
+    cost->layers_ns = layers_ns(s, cluster, &small, &c) - none_ns;
+    c.recompute = BB_RECOMPUTE_OPS;
+    cost->ops_ns = is_torch(s) ? layers_ns(s, cluster, &small, &c) - none_ns : NAN;
     c.recompute = BB_RECOMPUTE_SELECTIVE;
     for (int m = 0; m < BB_MODULES; m++) {
-        if (!(costs->modules >> m & 1))
+        if (!(modules_of(s) >> m & 1))
             continue;
         snprintf(c.modules, sizeof(c.modules), "%s", bb_recompute_module_names[m]);
-        cost->module_ns[m] = layers_ns(search, arch, &c, n) - none_ns;
-        memset(c.modules, 0, sizeof(c.modules));
+        cost->module_ns[m] = layers_ns(s, cluster, &small, &c) - none_ns;
     }
     cost->known = isfinite(none_ns);
 }
@@ -143,15 +151,19 @@ static void write_modules(unsigned modules, char text[BB_MODULES_TEXT])
                                bb_recompute_module_names[m]);
 }
 
-static int bytes_with(const struct bb_layout_search *search, const struct bb_arch *arch, unsigned modules,
-                      struct bb_layout_choice *c, double *bytes)
+/* Computes the memory need with a recomputation. */
+static int compute_bytes(const struct bb_recompute_subject *s, struct bb_recompute_candidate *c)
 {
-    struct bb_proxy_config as;
+    const struct bb_proxy_config as = bb_recompute_config(s->config, c);
 
+    return bb_training_bytes(&as, s->arch, &c->bytes);
+}
+
+static int compute_modules(const struct bb_recompute_subject *s, unsigned modules, struct bb_recompute_candidate *c)
+{
     c->recompute = BB_RECOMPUTE_SELECTIVE;
     write_modules(modules, c->modules);
-    as = bb_layouts_config(search->config, c);
-    return bb_training_bytes(&as, arch, bytes);
+    return compute_bytes(s, c);
 }
 
 /* The recomputation of moe contains its parts. */
@@ -188,23 +200,23 @@ static unsigned shortest_set(const struct bb_recompute_cost *cost, unsigned of, 
     return shortest;
 }
 
-int bb_recompute_modules(const struct bb_layout_search *search, const struct bb_arch *arch,
-                         const struct bb_recompute_costs *costs, double none_bytes,
-                         struct bb_recompute_candidate *found)
+static int stages_of(const struct bb_recompute_subject *s)
 {
-    const struct bb_recompute_cost *cost = cost_of(costs, &found->choice);
-    const double missing = none_bytes - search->usable_bytes;
+    return s->config->transformer.pp > 1 ? s->config->transformer.pp : 1;
+}
+
+/* Finds the set of modules with the shortest kernels with which training fits. */
+static int find_modules(const struct bb_recompute_subject *s, const struct bb_recompute_cost *cost, double none_bytes,
+                        struct bb_recompute_candidate *found)
+{
+    const double missing = none_bytes - s->usable_bytes;
     double saved[BB_MODULES] = {0}, all = 0, ns = 0;
     unsigned of = 0;
     int rc = 0;
 
-    found->ns = INFINITY;
-    if (!cost || !cost->known)
-        return 0;
     for (int m = 0; m < BB_MODULES; m++) {
-        if (!(costs->modules >> m & 1))
+        if (!(modules_of(s) >> m & 1) || compute_modules(s, 1u << m, found)) /* invalid with other options */
             continue;
-        TRY(bytes_with(search, arch, 1u << m, &found->choice, &found->bytes));
         saved[m] = none_bytes - found->bytes;
         of |= saved[m] > 0 ? 1u << m : 0;
         all += saved[m] > 0 ? saved[m] : 0;
@@ -214,9 +226,9 @@ int bb_recompute_modules(const struct bb_layout_search *search, const struct bb_
 
         if (!set)
             break;
-        TRY(bytes_with(search, arch, set, &found->choice, &found->bytes));
-        if (found->bytes <= search->usable_bytes) {
-            found->ns = ns / found->choice.pp;
+        TRY(compute_modules(s, set, found));
+        if (found->bytes <= s->usable_bytes) {
+            found->ns = ns / stages_of(s);
             break;
         }
     }
@@ -224,22 +236,36 @@ out:
     return rc;
 }
 
-int bb_recompute_layers(const struct bb_layout_search *search, const struct bb_arch *arch,
-                        const struct bb_recompute_costs *costs, struct bb_recompute_candidate *found)
+int bb_recompute_modules(const struct bb_recompute_subject *s, const struct bb_recompute_cost *cost, double none_bytes,
+                         struct bb_recompute_candidate *found)
 {
-    struct bb_layout_choice *c = &found->choice;
-    const struct bb_recompute_cost *cost = cost_of(costs, c);
+    struct bb_recompute_candidate ops = {.recompute = BB_RECOMPUTE_OPS};
+    int rc = 0;
+
+    *found = (struct bb_recompute_candidate){.ns = INFINITY};
+    if (!cost || !cost->known)
+        return 0;
+    TRY(find_modules(s, cost, none_bytes, found));
+    ops.ns = cost->ops_ns / stages_of(s);
+    if (ops.ns < found->ns && compute_bytes(s, &ops) == 0 && ops.bytes <= s->usable_bytes)
+        *found = ops;
+out:
+    return rc;
+}
+
+int bb_recompute_layers(const struct bb_recompute_subject *s, const struct bb_recompute_cost *cost,
+                        struct bb_recompute_candidate *found)
+{
+    const int chunks = s->config->transformer.vpp > 1 ? s->config->transformer.vpp : 1;
     struct bb_proxy_config as;
     int rc;
 
-    found->ns = INFINITY;
-    c->recompute = BB_RECOMPUTE_FULL;
-    memset(c->modules, 0, sizeof(c->modules));
-    as = bb_layouts_config(search->config, c);
-    TRY(bb_training_min_recompute_layers(&as, arch, search->usable_bytes, &c->recompute_layers, &found->bytes));
-    if (found->bytes <= search->usable_bytes)
+    *found = (struct bb_recompute_candidate){.recompute = BB_RECOMPUTE_FULL, .ns = INFINITY};
+    as = bb_recompute_config(s->config, found);
+    TRY(bb_training_min_recompute_layers(&as, s->arch, s->usable_bytes, &found->layers, &found->bytes));
+    if (found->bytes <= s->usable_bytes)
         found->ns = (cost && cost->known ? cost->layers_ns : 0) *
-                    (c->recompute_layers > 0 ? (double)c->recompute_layers * c->vpp / arch->layers : 1.0 / c->pp);
+                    (found->layers > 0 ? (double)found->layers * chunks / s->arch->layers : 1.0 / stages_of(s));
 out:
     return rc;
 }

@@ -86,6 +86,12 @@
 #define EXACT_RANKS 16 /* maximum number of ranks for which all stages simulate unequal load of experts */
 #define TOO_SLOW    1  /* returned if the layout cannot be among the fastest (not an error) */
 
+/* Layouts whose layers have the same kernels: those with tp, cp, ep and micro-batch size of the layout `of`. */
+struct division {
+    struct bb_layout_choice of;
+    struct bb_recompute_cost cost;
+};
+
 /* State of the search, shared by all threads. rows: all layouts with their results. A job of the thread pool handles
  * one layout or one base layout (see the top of the file) and writes only to that layout. */
 struct work {
@@ -95,7 +101,9 @@ struct work {
     const char *stage; /* current stage of the search, for the progress line */
     const struct bb_arch *arch;
     const struct bb_layout_space *space;
-    struct bb_recompute_costs costs; /* empty: recomputation is given, so its costs are not compared */
+    struct division
+        *divisions; /* [n_divisions] of a layer; none if recomputation is given, so its costs are not compared */
+    int n_divisions;
     struct bb_layout_row *rows;
     int n; /* number of elements of `rows` that are still candidates; they come first */
     int n_grids;
@@ -258,24 +266,63 @@ static void run_speculatively(struct work *w, int n, void (*do_one)(void *, int)
 
 /* ---- GPU memory ---- */
 
+static struct division *division_of(const struct work *w, const struct bb_layout_choice *c)
+{
+    for (int i = 0; i < w->n_divisions; i++) {
+        const struct bb_layout_choice *of = &w->divisions[i].of;
+
+        if (of->tp == c->tp && of->cp == c->cp && of->ep == c->ep && of->batch == c->batch)
+            return &w->divisions[i];
+    }
+    return NULL;
+}
+
+static void list_divisions(struct work *w)
+{
+    for (int i = 0; i < w->space->n; i++) {
+        if (division_of(w, &w->space->list[i]))
+            continue;
+        BB_GROW(w->divisions, w->n_divisions);
+        w->divisions[w->n_divisions++] = (struct division){.of = w->space->list[i]};
+    }
+}
+
+static struct bb_recompute_subject subject_of(const struct work *w, const struct bb_proxy_config *as)
+{
+    return (struct bb_recompute_subject){w->search->proxy, as, w->arch, w->search->config->transformer.software,
+                                         w->search->usable_bytes};
+}
+
 static void compute_cost(void *arg, int i)
 {
     struct work *w = arg;
+    const struct bb_proxy_config as = bb_layouts_config(w->search->config, &w->divisions[i].of);
+    const struct bb_recompute_subject subject = subject_of(w, &as);
 
-    bb_recompute_cost_compute(w->search, w->arch, &w->costs, &w->costs.list[i]);
+    bb_recompute_cost_compute(&subject, w->search->cluster, &w->divisions[i].cost);
 }
 
-/* Finds the modules (found[0]) and the whole layers (found[1]) with the shortest kernels whose recomputation makes a
- * layout fit. none_bytes: memory need of the layout without. Returns 0, or -BB_EUSAGE if both are invalid. */
+/* Finds the modules or operations (found[0]) and the whole layers (found[1]) with the shortest kernels whose recomputation
+ * makes a layout fit. none_bytes: memory need of the layout without. Returns 0, or -BB_EUSAGE if both are invalid. */
 static int find_recompute(const struct work *w, const struct bb_layout_choice *layout, double none_bytes,
                           struct bb_recompute_candidate found[2])
 {
-    int modules, layers;
+    const struct bb_proxy_config as = bb_layouts_config(w->search->config, layout);
+    const struct bb_recompute_subject subject = subject_of(w, &as);
+    const struct division *division = division_of(w, layout);
+    const struct bb_recompute_cost *cost = division ? &division->cost : NULL;
+    const int modules = bb_recompute_modules(&subject, cost, none_bytes, &found[0]);
+    const int layers = bb_recompute_layers(&subject, cost, &found[1]);
 
-    found[0].choice = found[1].choice = *layout;
-    modules = bb_recompute_modules(w->search, w->arch, &w->costs, none_bytes, &found[0]);
-    layers = bb_recompute_layers(w->search, w->arch, &w->costs, &found[1]);
     return modules ? layers : 0;
+}
+
+static void set_recompute(struct bb_layout_row *row, const struct bb_recompute_candidate *c)
+{
+    row->choice.recompute = c->recompute;
+    row->choice.recompute_layers = c->layers;
+    memcpy(row->choice.modules, c->modules, sizeof(c->modules));
+    row->bytes = c->bytes;
 }
 
 /* Computes the memory need of a layout with the recomputation that is given, or without. */
@@ -297,7 +344,7 @@ static int fit_load(const struct work *w, struct bb_layout_row *row, int *unfit)
 {
     const double usable = w->search->usable_bytes;
     struct bb_recompute_candidate found[2];
-    int faster, rc;
+    int rc;
 
     row->choice.recompute_layers = w->search->given->transformer.recompute_layers;
     TRY(compute_fixed_bytes(w, row));
@@ -305,9 +352,7 @@ static int fit_load(const struct work *w, struct bb_layout_row *row, int *unfit)
     if (row->bytes <= usable || w->space->n_recomputes == 1)
         return 0;
     TRY(find_recompute(w, &row->choice, row->bytes, found));
-    faster = found[1].ns <= found[0].ns;
-    row->choice = found[faster].choice;
-    row->bytes = found[faster].bytes;
+    set_recompute(row, &found[found[1].ns <= found[0].ns]);
     *unfit += isinf(found[0].ns) + isinf(found[1].ns);
 out:
     return rc;
@@ -1064,7 +1109,7 @@ static void try_other_recompute(void *arg, int i)
     struct work *w = arg;
     struct bb_layout_row *row = &w->rows[i], other = *row;
     struct bb_recompute_candidate found[2];
-    const bool layers = row->choice.recompute == BB_RECOMPUTE_SELECTIVE;
+    const bool layers = row->choice.recompute != BB_RECOMPUTE_FULL;
 
     if (w->space->n_recomputes == 1 || row->choice.recompute == BB_RECOMPUTE_NONE)
         return;
@@ -1074,8 +1119,7 @@ static void try_other_recompute(void *arg, int i)
     w->rc[i] = w->rc[i] ? w->rc[i] : find_recompute(w, &other.choice, other.bytes, found);
     if (w->rc[i] || isinf(found[layers].ns))
         return;
-    other.choice = found[layers].choice;
-    other.bytes = found[layers].bytes;
+    set_recompute(&other, &found[layers]);
     w->rc[i] = simulate_row(w, 0, INFINITY, &other);
     if (w->rc[i] == 0 && other.step_ns < row->step_ns)
         *row = other;
@@ -1384,7 +1428,8 @@ static int report_invalid(const struct work *w)
             snprintf(suggestion + length, sizeof(suggestion) - (size_t)length, ", but do not fit into GPU memory");
     } else if (w->space->n > 0 && report_reason(w))
         return -BB_EUSAGE;
-    else if (t->pp > 1 && !t->vpp && !t->pipeline_layout && bb_pipe_split_validate(&split, "", s->proxy->name))
+    else if (t->pp > 1 && !t->vpp && !t->pipeline_layout &&
+             bb_pipe_split_validate(&split, "", s->proxy->name))
         return -BB_EUSAGE;
     else if (!suggest_leaving_out(w, false, suggestion))
         snprintf(suggestion, sizeof(suggestion), "to see the reason, plan a single layout without --best-layout");
@@ -1527,9 +1572,9 @@ static int find_rows(struct work *w)
 
     list_loads(w);
     if (w->space->n_recomputes > 1)
-        bb_recompute_costs_list(&w->costs, w->space, w->arch);
-    begin_stage(w, "stage 1 of 4, memory of all layouts", w->costs.n + w->space->n);
-    run_speculatively(w, w->costs.n, compute_cost);
+        list_divisions(w);
+    begin_stage(w, "stage 1 of 4, memory of all layouts", w->n_divisions + w->space->n);
+    run_speculatively(w, w->n_divisions, compute_cost);
     w->found->added_optimizer = try_memory_of_all(w, REFINED_PER_GRID * grids);
     TRY(keep_fitting(w, &smallest));
     w->found->fitting = w->n;
@@ -1694,7 +1739,7 @@ out:
     free(w.rc);
     free(w.unfit);
     free(w.ratio);
-    free(w.costs.list);
+    free(w.divisions);
     free(w.bases);
     free(w.grid_ns);
     free(w.sorted);

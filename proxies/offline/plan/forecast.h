@@ -5,6 +5,7 @@
 #ifndef BB_PROXIES_OFFLINE_PLAN_FORECAST_H
 #define BB_PROXIES_OFFLINE_PLAN_FORECAST_H
 
+#include "proxies/form/step/config.h"
 #include "proxies/offline/plan/plan.h"
 #include "proxies/simulation/machine/software.h"
 
@@ -57,7 +58,8 @@ struct bb_forecast {
                               recomputed; 0: all layers */
     int fewest_layers; /* smallest number of recomputed layers per model chunk with which training fits with experts of
                               equal load, if more is assumed because some may get more tokens than the average; 0: none */
-    const char *faster_modules; /* modules for the same, if they are faster; NULL: none */
+    const char *faster_modules;            /* modules for the same, if they are faster; NULL: none */
+    char modules_text[2][BB_MODULES_TEXT]; /* of recompute_modules and of faster_modules */
     bool
         precision_aware; /* true: training fits with --use-precision-aware-optimizer, which stores less optimizer state, and not without */
     int64_t fewest_ns;    /* step time with fewest_layers or faster_modules */

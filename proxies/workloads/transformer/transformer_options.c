@@ -94,8 +94,8 @@ const struct bb_opt bb_transformer_options[] = {
         0, "recompute", FIELD(recompute), NULL, "MODE", recompute_choices,
         "activation recomputation (checkpointing; Megatron-LM: --recompute-granularity): none, selective "
         "(attention scores), ops (every second GEMM and memory-bound kernels, as torchtitan's selective option op), "
-        "full (whole layers) (default: none; with plan --cluster: the fastest that "
-        "makes training fit in GPU memory, of 32 or more experts also with unequal load)"),
+        "full (whole layers) (default: none; with plan --cluster, if training does not fit: the fastest of modules "
+        "(software of PyTorch: ops) and layers with which it fits, of 32 or more experts also with unequal load)"),
     OPT_STRING(0, "recompute-modules", FIELD(recompute_modules), NULL, "LIST",
                "modules that --recompute selective recomputes, separated by commas (default: core_attn): core_attn, "
                "layernorm (before latent attention and experts), mla_up_proj, mlp, moe, moe_act, shared_experts"),

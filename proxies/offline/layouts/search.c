@@ -1429,7 +1429,7 @@ static int report_invalid(const struct work *w)
     } else if (w->space->n > 0 && report_reason(w))
         return -BB_EUSAGE;
     else if (t->pp > 1 && !t->vpp && !t->pipeline_layout &&
-             bb_pipe_split_validate(&split, "", s->proxy->name))
+             bb_pipe_split_validate(&split, w->arch->mtp, "", s->proxy->name))
         return -BB_EUSAGE;
     else if (!suggest_leaving_out(w, false, suggestion))
         snprintf(suggestion, sizeof(suggestion), "to see the reason, plan a single layout without --best-layout");

@@ -203,7 +203,8 @@ static int resolve_grid(struct bb_training *t)
     if (o->pipeline_layout)
         TRY(bb_pipe_layout_validate(&t->split, t->arch.mtp, t->config->proxy));
     else if (t->split.stages > 1 && !bb_pipe_split_is_valid(&t->split))
-        return bb_pipe_split_validate(&t->split, bb_grid_suggest(&t->grid, &model, near), t->config->proxy);
+        return bb_pipe_split_validate(&t->split, t->arch.mtp, bb_grid_suggest(&t->grid, &model, near),
+                                      t->config->proxy);
     t->grid.table_stage = bb_memory_table_stage(&t->arch, &t->grid, &t->schedule);
 out:
     return rc;

@@ -143,7 +143,8 @@ int bb_pipe_split_chunks(const struct bb_pipe_split *s)
 
 /* ---- messages ---- */
 
-#define TEXT 256
+#define TEXT         256
+#define ALTERNATIVES 512
 
 static const char *ends_text(const struct bb_pipe_split *s, char text[TEXT])
 {
@@ -233,11 +234,30 @@ static int report_ends(const struct bb_pipe_split *s, const char *who)
                   chunks, suggestion_text(s, suggestion));
 }
 
-int bb_pipe_split_validate(const struct bb_pipe_split *s, const char *layout, const char *who)
+/* Lists options that divide the layers of the model; of another model if there are none. grid: as in bb_pipe_split_validate */
+static void list_alternatives(const struct bb_pipe_split *s, int mtp_layers, const char *grid, char list[ALTERNATIVES])
 {
-    int parts = s->stages * s->chunks, chunks = s->chunks > 1 ? bb_pipe_split_chunks(s) : 0;
-    char by[32] = "", vpp[32] = "", ends[TEXT] = "";
-    struct bb_pipe_split suggestion;
+    const int parts = s->stages * s->chunks, chunks = s->chunks > 1 ? bb_pipe_split_chunks(s) : 0;
+    char text[TEXT];
+    struct bb_pipe_split nearest;
+    int n = 0;
+
+    list[0] = '\0';
+    if (bb_pipe_layout_suggest(s, mtp_layers, text))
+        n = snprintf(list, ALTERNATIVES, "--pipeline-layout '%s'", text);
+    if (bb_pipe_split_nearest(s, &nearest))
+        n += snprintf(list + n, ALTERNATIVES - (size_t)n, "%s%s", n ? ", or " : "", ends_text(&nearest, text));
+    if (chunks > 0)
+        n += snprintf(list + n, ALTERNATIVES - (size_t)n, "%s--vpp %d", n ? ", or " : "", chunks);
+    if (grid[0])
+        n += snprintf(list + n, ALTERNATIVES - (size_t)n, "%s%s", n ? ", or " : "", grid);
+    if (n == 0)
+        snprintf(list, ALTERNATIVES, "--layers %d or %d", s->layers / parts * parts, (s->layers / parts + 1) * parts);
+}
+
+int bb_pipe_split_validate(const struct bb_pipe_split *s, int mtp_layers, const char *grid, const char *who)
+{
+    char by[32] = "", list[ALTERNATIVES];
 
     if (bb_pipe_split_is_valid(s))
         return 0;
@@ -245,14 +265,9 @@ int bb_pipe_split_validate(const struct bb_pipe_split *s, const char *layout, co
         return report_ends(s, who);
     if (s->chunks > 1)
         snprintf(by, sizeof(by), " x %d model chunks", s->chunks);
-    if (chunks > 0)
-        snprintf(vpp, sizeof(vpp), "%s--vpp %d", layout[0] ? ", or " : "", chunks);
-    if (bb_pipe_split_nearest(s, &suggestion))
-        ends_text(&suggestion, ends);
-    return bb_err(
-        BB_EUSAGE,
-        "%s: %d layers are not divisible by pp %d%s, even with embedding and head counted as a layer each; try: "
-        "%s%s%s--layers %d or %d%s%s",
-        who, s->layers, s->stages, by, layout, vpp, layout[0] || vpp[0] ? ", or " : "", s->layers / parts * parts,
-        (s->layers / parts + 1) * parts, ends[0] ? ", or " : "", ends);
+    list_alternatives(s, mtp_layers, grid, list);
+    return bb_err(BB_EUSAGE,
+                  "%s: %d layers are not divisible by pp %d%s, even with embedding and head counted as a layer each; "
+                  "try: %s",
+                  who, s->layers, s->stages, by, list);
 }

@@ -50,10 +50,12 @@ int bb_pipe_split_longest(const struct bb_pipe_split *s, int mtp_layers);
 
 /*
  * bb_pipe_split_validate - print an error if the division of the layers is invalid. Requires at least two stages.
- *   layout   options for a valid layout, which the message suggests first (bb_grid_suggest); "": none
- *   who      proxy name, printed before the message
- *   Returns  0, or -BB_EUSAGE after printing one error line with the numbers and valid values
+ *   mtp_layers  of multi-token prediction
+ *   grid        options for another grid, which the message suggests last (bb_grid_suggest); "": none
+ *   who         proxy name, printed before the message
+ *   Returns     0, or -BB_EUSAGE after printing one error line with the numbers and valid values
  */
-int bb_pipe_split_validate(const struct bb_pipe_split *s, const char *layout, const char *who) BB_MUST_CHECK;
+int bb_pipe_split_validate(const struct bb_pipe_split *s, int mtp_layers, const char *grid,
+                           const char *who) BB_MUST_CHECK;
 
 #endif

@@ -596,13 +596,13 @@ static void suggests_a_valid_pipe_split(void **state)
         struct bb_pipe_split split;
         const char *suggestion;
     } rows[] = {
-        {{9, 4, 1, 0, 0, NULL}, "pp 3, or --layers 8 or 12, or " FIRST " 2 " LAST " 1"},
+        {{9, 4, 1, 0, 0, NULL}, "--pipeline-layout 'Et*2|(t*3|)*2tL', or " FIRST " 2 " LAST " 1, or pp 3"},
         {{61, 16, 1, 2, 2, NULL}, FIRST " 2 " LAST " 3"},
         {{61, 16, 1, 3, 0, NULL}, FIRST " 1, or " FIRST " 3 " LAST " 2"},
         {{26, 4, 2, 3, 0, NULL}, FIRST " 2"},
         {{26, 4, 2, 4, 4, NULL}, FIRST " 4 " LAST " 6"},
         {{7, 2, 1, 3, 3, NULL}, FIRST " 3 " LAST " 4"},
-        {{13, 4, 2, 0, 0, NULL}, "pp 3, or --layers 8 or 16"},
+        {{13, 4, 2, 0, 0, NULL}, "--pipeline-layout 'Et|(t*2|)*6L', or pp 3"},
         {{10, 3, 1, 9, 0, NULL}, FIRST " 8"},
     };
     struct capture capture;
@@ -612,7 +612,7 @@ static void suggests_a_valid_pipe_split(void **state)
         const char *text;
 
         capture_begin(&capture);
-        assert_int_equal(bb_pipe_split_validate(&rows[i].split, "pp 3", "test"), -BB_EUSAGE);
+        assert_int_equal(bb_pipe_split_validate(&rows[i].split, 0, "pp 3", "test"), -BB_EUSAGE);
         text = capture_end(&capture);
         text = strstr(text, "try: ");
         assert_non_null(text);

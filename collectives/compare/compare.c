@@ -365,11 +365,33 @@ static const struct bb_field *table_fields(const struct comparison *t)
     return bb_result_file_is_health(t->a) ? health_fields : fields;
 }
 
+/* Writes by which ratio a row without an interval is slower; "": all rows have one. */
+static void rule_text(const struct comparison *t, const char *ratio, char text[BB_RULE_TEXT])
+{
+    const struct bb_result_file *a = t->a, *b = t->b;
+    const char *by = isnan(t->threshold_percent) ? "default, see --threshold" : "--threshold";
+
+    text[0] = '\0';
+    if (isnan(t->judged_percent)) /* steps without interval are inconclusive */
+        return;
+    if (bb_result_file_is_health(a))
+        snprintf(text, BB_RULE_TEXT, "a row is slower if %s exceeds 1 + %g %% (%s)", ratio, t->judged_percent, by);
+    else if (bb_result_file_predicted(a) || bb_result_file_predicted(b))
+        snprintf(text, BB_RULE_TEXT, "predictions have no interval, so a row is slower if %s exceeds 1 + %g %% (%s)",
+                 ratio, t->judged_percent, by);
+    else if (without_intervals(a) || without_intervals(b))
+        snprintf(
+            text, BB_RULE_TEXT,
+            "rows with fewer than 6 samples (nccl-tests: one mean) have no interval: slower by ratio if %s exceeds "
+            "1 + %g %% (%s), which may be due to chance",
+            ratio, t->judged_percent, by);
+}
+
 static void print_head(const struct comparison *t, FILE *out)
 {
     const struct bb_result_file *a = t->a, *b = t->b;
     const bool both = is_emulated(a) && is_emulated(b);
-    const char *by = isnan(t->threshold_percent) ? "default, see --threshold" : "--threshold";
+    char rule[BB_RULE_TEXT];
 
     fprintf(out, "# A %s%s\n# B %s\n", a->path,
             bb_result_file_predicted(a) && !bb_result_file_predicted(b) ? " (the prediction is A in any order)" : "",
@@ -385,18 +407,9 @@ static void print_head(const struct comparison *t, FILE *out)
                 "# times are medians; faster, slower: the 95 %% intervals do not overlap, and the difference passes "
                 "Holm's test over all rows (level %g %%)\n",
                 100 * BB_FALSE_VERDICTS);
-    if (bb_result_file_is_health(a))
-        fprintf(out, "# values in GB/s, of GEMM in TFLOP/s; a row is slower if A/B exceeds 1 + %g %% (%s)\n",
-                t->judged_percent, by);
-    else if (bb_result_file_predicted(a) || bb_result_file_predicted(b))
-        fprintf(out, "# predictions have no interval, so a row is slower if B/A exceeds 1 + %g %% (%s)\n",
-                t->judged_percent, by);
-    else if (without_intervals(a) || without_intervals(b))
-        fprintf(
-            out,
-            "# rows with fewer than 6 samples (nccl-tests: one mean) have no interval: slower by ratio if B/A exceeds "
-            "1 + %g %% (%s), which may be due to chance\n",
-            t->judged_percent, by);
+    rule_text(t, bb_result_file_is_health(a) ? "A/B" : "B/A", rule);
+    if (rule[0])
+        fprintf(out, "# %s%s\n", bb_result_file_is_health(a) ? "values in GB/s, of GEMM in TFLOP/s; " : "", rule);
     print_causes(b, out);
     fprintf(out, "#\n");
     bb_table_heading(out, table_fields(t));
@@ -1062,6 +1075,7 @@ struct bb_compared bb_compare_count(const struct bb_result_file *a, const struct
                                  .order = (int)(outcome == MIXED ? SLOWER : outcome), /* their largest ratio decides */
                                  .over = t.slower.over};
     found.rejected_by = rejected_by(&t, threshold->strict, found.reason);
+    rule_text(&t, "the ratio", found.rule);
     if (t.correct.worst)
         worst_text(t.slower.worst ? &t.slower : &t.correct, found.worst);
     culprit_text(&t, found.culprit);

@@ -561,6 +561,23 @@ static void print_unreal(const struct table *t, FILE *out)
         fprintf(out, "# %sranks share a GPU: times are meaningless\n", shared < t->n ? "some files: " : "");
 }
 
+/* Prints by which ratio files without intervals are judged. */
+static void print_rules(const struct table *t, FILE *out)
+{
+    const char *printed = "";
+
+    for (int i = 1; i < t->n; i++) {
+        const char *rule = t->lines[i].compared.rule, *slower = strstr(rule, bb_verdict_names[BB_SLOWER]);
+
+        if (!slower || t->lines[i].compared.rows == 0 || strcmp(rule, printed) == 0)
+            continue;
+        fprintf(out, "# %.*s%s%s\n", (int)(slower - rule), rule,
+                t->per_gpu ? efficiencies[BB_SLOWER] : bb_verdict_names[BB_SLOWER],
+                slower + strlen(bb_verdict_names[BB_SLOWER]));
+        printed = rule;
+    }
+}
+
 static void print_notes(const struct table *t, FILE *out)
 {
     bool predicted = false, measured = false, inconclusive = false, doubted = true;
@@ -592,6 +609,7 @@ static void print_notes(const struct table *t, FILE *out)
     if (!t->steps && !isnan(t->lines[0].compared.busbw_gbps))
         fputs("; busbw: mean of the rows", out);
     fputc('\n', out);
+    print_rules(t, out);
     if (best > 0)
         fprintf(out, "# %s: %s, %.3f x the %s of %s\n", t->per_gpu ? "most efficient" : "fastest", t->files[best].path,
                 t->lines[best].compared.ratio, measure, t->files[0].path);

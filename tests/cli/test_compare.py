@@ -683,6 +683,17 @@ def test_runs_of_a_proxy_are_judged_by_their_intervals(busbar, tmp_path):
         assert f"{note}all times come from a model, none is a measurement of hardware\n" in text
 
 
+@pytest.mark.parametrize("args,rule,verdict", [((), "10 % (default, see --threshold)", "no difference"), (("--threshold", 5), "5 % (--threshold)", "slower")])
+def test_several_files_without_intervals_are_judged_by_the_printed_rule(busbar, tmp_path, args, rule, verdict):
+    """A prediction, and measurements that take 6.3 and 20 % longer."""
+    predicted = {"schema": "busbar.plan/1", "ranks": 4, "predicted": {"cluster": "x"}, "results": [row(8, 100, None)]}
+    for name, tree in (("a", predicted), ("b", bench(row(8, 106.3, None))), ("c", bench(row(8, 120, None)))):
+        (tmp_path / f"{name}.json").write_text(json.dumps(tree))
+    done = busbar.run("compare", "a.json", "b.json", "c.json", *args, "--json", "compared.json", emulated=False, cwd=tmp_path)
+    assert done.stdout.count(f"\n# predictions have no interval, so a row is slower if the ratio exceeds 1 + {rule}\n") == 1
+    assert [of["verdict"] for of in json.loads((tmp_path / "compared.json").read_text())["results"]] == [None, verdict, "slower"]
+
+
 def test_several_bench_files_are_judged_by_their_rows(busbar, tmp_path):
     for name, times in (("a", (10, 10)), ("b", (20, 10)), ("c", (5, 10))):
         (tmp_path / f"{name}.json").write_text(json.dumps(bench(*[row(8 << i, time, 1, busbw_gbps=100 / time) for i, time in enumerate(times)])))

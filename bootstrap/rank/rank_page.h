@@ -16,6 +16,8 @@
 
 /* Progress of a rank, which messages print as "last seen". */
 #define BB_SEEN_TEXT 128
+/* Begin of the last step of a rank whose node leaves the run (bb_world_leave); the reason follows. */
+#define BB_SEEN_LEAVING "leaving the run: "
 struct bb_seen {
     uint32_t step;      /* number of steps recorded so far (bb_world_reached) */
     uint32_t called;    /* 1: the current wait is a blocking call (bb_world_guard) */

@@ -9,6 +9,7 @@
  */
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/clock.h"
+#include "bootstrap/base/units.h"
 #include "bootstrap/rank/journal.h"
 #include "bootstrap/results/serve.h"
 #include "bootstrap/start/launcher.h"
@@ -118,7 +119,7 @@ static bool is_last(struct bb_supervisor *s, int first, int n)
 /* Server: prints the loss, and sends the other supervisors the ranks that leave. */
 static void announce(struct bb_supervisor *s)
 {
-    int first = -1;
+    int first = -1, several;
 
     for (int r = 0; r < s->job.size; r++)
         if (is_lost(s, r)) {
@@ -128,7 +129,11 @@ static void announce(struct bb_supervisor *s)
     if (s->trouble.cause != BB_CAUSE_LOST)
         s->trouble = (struct bb_trouble){BB_CAUSE_LOST, first, 0, BB_ETIMEOUT};
     bb_verdict_compose(s);
-    bb_warn("%s; the run goes on without %s", s->line, json_array_size(s->lost) > 1 ? "their nodes" : "its node");
+    several = json_array_size(s->lost) > 1;
+    if (bb_begins_with(s->star.peers[s->trouble.rank].seen.text, BB_SEEN_LEAVING))
+        bb_warn("%s; the run goes on without %s", s->line, several ? "them" : "it");
+    else
+        bb_warn("%s; the run goes on without %s", s->line, several ? "their nodes" : "its node");
     s->line[0] = s->printed[0] = '\0';
     json_decref(s->lost);
     s->lost = NULL;

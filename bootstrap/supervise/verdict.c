@@ -1,4 +1,5 @@
 /* verdict.c - composes and prints the one error line of a job: hanging ranks, lost ranks, signals. */
+#include "bootstrap/base/units.h"
 #include "bootstrap/start/launcher.h"
 #include "bootstrap/start/signals.h"
 #include "bootstrap/supervise/local_job.h"
@@ -343,6 +344,29 @@ static void compose_hang(FILE *line, struct bb_supervisor *s)
 
 /* ---- lost ranks and signals ---- */
 
+/* Composes the line if all lost ranks have ended because their nodes leave the run, and otherwise returns false. lost: [size], n */
+static bool compose_leaving(FILE *line, struct bb_supervisor *s, const bool *lost, int n)
+{
+    int named = 0;
+
+    if (n > 0)
+        bb_peers_own_seen(s);
+    for (int r = 0; r < s->job.size && n > 0; r++)
+        if (lost[r] && !bb_begins_with(s->star.peers[r].seen.text, BB_SEEN_LEAVING))
+            return false;
+    for (int r = 0; r < s->job.size && n > 0; r++) {
+        if (!lost[r])
+            continue;
+        add_lost(s, r);
+        if (named++ < NAMED_MAX)
+            fprintf(line, "%s%s leaves the run: %s", named > 1 ? "; " : "", host_of(s, r),
+                    s->star.peers[r].seen.text + strlen(BB_SEEN_LEAVING));
+    }
+    if (named > NAMED_MAX)
+        fprintf(line, "; and %d more", named - NAMED_MAX);
+    return n > 0;
+}
+
 static void compose_lost(FILE *line, struct bb_supervisor *s)
 {
     const int n_ranks = s->role == BB_ROLE_SERVER ? s->job.size : 0;
@@ -355,8 +379,9 @@ static void compose_lost(FILE *line, struct bb_supervisor *s)
         is_new |= s->star.peers[r].cause == BB_CAUSE_LOST && !s->star.peers[r].left;
     for (int r = 0; r < n_ranks; r++) /* those of earlier losses only if the job ends because of them */
         n += lost[r] = s->star.peers[r].cause == BB_CAUSE_LOST && (!is_new || !s->star.peers[r].left);
+    if (compose_leaving(line, s, lost, n))
+        return;
     if (n > 1) {
-        bb_peers_own_seen(s);
         fprintf(line, "%d ranks are lost: ", n);
         add_ranks(line, s, lost, "");
         return;

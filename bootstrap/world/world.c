@@ -317,13 +317,18 @@ bool bb_world_can_leave(const struct bb_world *w)
     return bb_world_is_supervised(w) && (!bb_launcher_ends_with_rank() || w->size <= RELAYED_MAX);
 }
 
-int bb_world_leave(struct bb_world *w, bool leaves, const char *why)
+int bb_world_leave(struct bb_world *w, const char *why)
 {
-    if (leaves) {
-        bb_world_reached(w, "%s", why);
+    int rc;
+
+    if (why)
+        bb_world_reached(w, BB_SEEN_LEAVING "%s", why);
+    TRY(bb_world_barrier(w, "the reasons of the ranks that leave")); /* rank 0 can restart, and they leave at once */
+    if (why)
         (void)raise(SIGKILL); /* calls of MPI and NCCL have no other end while ranks of the job remain */
-    }
-    return bb_world_barrier(w, "the restart without the ranks that leave");
+    rc = bb_world_barrier(w, "the restart without the ranks that leave");
+out:
+    return rc;
 }
 
 /*

@@ -65,12 +65,12 @@ int bb_world_restart_after_loss(struct bb_world *w) BB_MUST_CHECK;
 
 /*
  * bb_world_can_leave - return whether nodes without rank 0 can leave the run after bb_world_restart_after_loss.
- * bb_world_leave - all ranks: restart the run without the nodes of the ranks that have leaves set, which count as lost ranks. Returns only
- *                  after an error.
- *   why  what messages print as the last step of this rank
+ * bb_world_leave - all ranks: restart the run without the nodes of the ranks that have a reason, one on each node. Returns only after an
+ *                  error.
+ *   why  reason of this rank's node, which a warning prints; NULL: this rank stays
  */
 bool bb_world_can_leave(const struct bb_world *w);
-int bb_world_leave(struct bb_world *w, bool leaves, const char *why) BB_MUST_CHECK;
+int bb_world_leave(struct bb_world *w, const char *why) BB_MUST_CHECK;
 
 /* bb_world_alone - create a world of one rank without MPI and without a supervisor, for `busbar plan` and for tests. */
 int bb_world_alone(struct bb_world *w, double timeout_s) BB_MUST_CHECK;

@@ -464,8 +464,8 @@ static void read_record(struct run *r, const struct bb_journal_record *record, s
         free(r->hosts);
         r->hosts = copy_of(record);
         r->health.nodes = (int)(record->bytes / sizeof *r->hosts);
-        free(r->left);
-        BB_NEW(r->left, r->health.nodes);
+        if (!r->left) /* the hosts are recorded again after each restart */
+            BB_NEW(r->left, r->health.nodes);
     } else if (record->kind == FINDING) {
         bb_health_add(&r->health, &f);
         if (record->arg == 1 && r->left && f.node < r->health.nodes)
@@ -747,7 +747,6 @@ out:
 static int start_health(struct run *r)
 {
     struct bb_session *s = &r->session;
-    bool is_short;
     int rc = 0;
 
     if (bb_health_has(&r->options, "gpu"))
@@ -767,17 +766,31 @@ static int start_health(struct run *r)
         record(r, COUNTERS, 0, r->first, bb_health_inventory_bytes);
     if (s->world.rank == 0)
         record_json(r, INVENTORY, json_incref(r->inventory));
-    is_short = bb_session_is_short(s, -1) && measures(r);
-    if (is_short && (bb_session_is_short(s, s->world.node_of[0]) || !bb_world_can_leave(&s->world))) {
+    if (bb_session_is_short(s, -1) && measures(r) &&
+        (bb_session_is_short(s, s->world.node_of[0]) || !bb_world_can_leave(&s->world))) {
         rc = s->world.rank == 0 ? bb_health_stop(&r->report, "inventory") : 0;
         TRY(bb_world_agree(&s->world, rc, "the verdicts"));
     }
-    TRY(bb_world_restart_after_loss(&s->world));
-    if (is_short) /* one rank of each node is enough */
-        rc = bb_world_leave(&s->world, s->device.is_short && s->world.local_rank == 0,
-                            "leaving, because GPUs of its node may be lost");
+    rc = bb_world_restart_after_loss(&s->world);
 out:
     return rc;
+}
+
+/* Restarts the run without the nodes that have fewer GPUs than ranks. After a restart some may remain: if nodes leave at the same
+ * time, the first may have left before the others. */
+static int leave_short_nodes(struct run *r)
+{
+    const struct bb_world *w = &r->session.world;
+    char why[sizeof r->health.findings->text] = "";
+
+    for (size_t i = 0; i < r->health.n; i++) {
+        const struct bb_health_finding *f = &r->health.findings[i];
+
+        if (f->node == w->node && bb_begins_with(f->text, BB_HEALTH_CUDA_FINDS))
+            snprintf(why, sizeof why, "%.*s", (int)strcspn(f->text, ";"), f->text);
+    }
+    /* one rank of each node is enough */
+    return bb_world_leave(&r->session.world, r->session.device.is_short && w->local_rank == 0 ? why : NULL);
 }
 
 static int run_health(struct run *r, int argc, char **argv)
@@ -822,6 +835,8 @@ static int run_health(struct run *r, int argc, char **argv)
     s->call_failed = -BB_EBELOW;
     if (!s->world.restarted)
         TRY(start_health(r));
+    if (bb_session_is_short(s, -1) && measures(r))
+        TRY(leave_short_nodes(r));
     if (measures(r))
         TRY(prepare(r));
     TRY(bb_health_run(&r->health));

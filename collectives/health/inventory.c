@@ -41,7 +41,8 @@ struct item {
 static void read_gpu(const struct source *s, const struct item *item, char *text)
 {
     (void)item;
-    snprintf(text, ITEM_TEXT, "%.60s", s->session->device.name);
+    if (!s->session->device.no_gpu[0])
+        snprintf(text, ITEM_TEXT, "%.60s", s->session->device.name);
 }
 
 /* Returns the number of GPUs of a rank's node; 0: unknown. Several emulated nodes share the GPUs of a process. */
@@ -57,20 +58,22 @@ static void read_gpus(const struct source *s, const struct item *item, char *tex
     const int n = gpus_of(s->session, s->session->world.rank);
 
     (void)item;
-    if (n > 0)
+    if (n > 0 || s->session->device.is_short)
         snprintf(text, ITEM_TEXT, "%d", n);
 }
 
 static void read_memory(const struct source *s, const struct item *item, char *text)
 {
     (void)item;
-    snprintf(text, ITEM_TEXT, "%.1f GB", (double)s->session->device.memory_bytes / 1e9);
+    if (!s->session->device.no_gpu[0])
+        snprintf(text, ITEM_TEXT, "%.1f GB", (double)s->session->device.memory_bytes / 1e9);
 }
 
 static void read_clock(const struct source *s, const struct item *item, char *text)
 {
     (void)item;
-    snprintf(text, ITEM_TEXT, "%d MHz", s->session->device.clock_khz / 1000);
+    if (!s->session->device.no_gpu[0])
+        snprintf(text, ITEM_TEXT, "%d MHz", s->session->device.clock_khz / 1000);
 }
 
 static void read_driver(const struct source *s, const struct item *item, char *text)
@@ -82,7 +85,8 @@ static void read_driver(const struct source *s, const struct item *item, char *t
 static void read_cuda(const struct source *s, const struct item *item, char *text)
 {
     (void)item;
-    snprintf(text, ITEM_TEXT, "%d", s->session->cuda_driver);
+    if (!s->session->device.no_gpu[0] || s->session->cuda_driver > 0) /* 0: there is no driver */
+        snprintf(text, ITEM_TEXT, "%d", s->session->cuda_driver);
 }
 
 static void read_nccl(const struct source *s, const struct item *item, char *text)
@@ -274,6 +278,7 @@ enum { ITEMS = sizeof items / sizeof *items };
 /* The state of one rank. */
 struct state {
     char text[ITEMS][ITEM_TEXT]; /* "": unknown */
+    bool has_gpu;
 };
 struct bb_health_inventory {
     struct state state;
@@ -293,7 +298,7 @@ static void read_state(const struct bb_session *session, struct state *state)
     char *root = files && *files ? bb_format("%s/%d", files, session->world.node) : bb_format("%s", "");
     struct source s = {.session = session, .root = root};
 
-    *state = (struct state){0};
+    *state = (struct state){.has_gpu = !session->device.no_gpu[0]};
     bb_nvml_read_counters(&session->observer.nvml, s.counters);
     for (int i = 0; i < ITEMS; i++) {
         items[i].read(&s, &items[i], state->text[i]);
@@ -312,24 +317,34 @@ struct message {
     char text[MESSAGE]; /* "": none */
 };
 
+/* Returns whether an item is unknown because the rank has no GPU, which is a finding of its own. */
+static bool lacks(const struct state *one, int item)
+{
+    return !one->has_gpu && !one->text[item][0];
+}
+
 /* Returns the text that most ranks have; NULL: two texts have the most. half: out: more than half of the ranks have it. */
 static const char *usual_text(const struct state *all, int size, int item, bool *half)
 {
     const char *usual = NULL, *found = NULL;
-    int most = 0;
+    int most = 0, known = 0;
 
-    for (int r = 0; r < size && 2 * most <= size; r++) {
+    for (int r = 0; r < size; r++)
+        known += !lacks(&all[r], item);
+    for (int r = 0; r < size && 2 * most <= known; r++) {
         int n = 0;
 
+        if (lacks(&all[r], item))
+            continue;
         for (int other = 0; other < size; other++)
-            n += strcmp(all[r].text[item], all[other].text[item]) == 0;
+            n += !lacks(&all[other], item) && strcmp(all[r].text[item], all[other].text[item]) == 0;
         if (n > most)
             usual = found = all[r].text[item];
         else if (n == most && strcmp(all[r].text[item], found) != 0)
             usual = NULL;
         most = MAX(most, n);
     }
-    *half = 2 * most > size;
+    *half = 2 * most > known;
     return usual;
 }
 
@@ -360,13 +375,16 @@ static void append_holders(char *text, const struct bb_world *w, const int *gpu_
 static void describe_tie(const struct bb_world *w, const int *gpu_of, const struct state *all, int item,
                          struct message *m)
 {
-    int other = 0;
+    int first = 0, other;
 
-    while (strcmp(all[other].text[item], all[0].text[item]) == 0)
+    while (lacks(&all[first], item))
+        first++;
+    other = first;
+    while (lacks(&all[other], item) || strcmp(all[other].text[item], all[first].text[item]) == 0)
         other++;
     m->level = BB_HEALTH_WARN;
     snprintf(m->text, MESSAGE, "%s differ: ", items[item].name);
-    append_holders(m->text, w, gpu_of, all, item, 0);
+    append_holders(m->text, w, gpu_of, all, item, first);
     snprintf(m->text + strlen(m->text), MESSAGE - strlen(m->text), ", ");
     append_holders(m->text, w, gpu_of, all, item, other);
 }
@@ -442,6 +460,8 @@ int bb_health_expected_gpus(const struct bb_health *h, const struct bb_session *
     bool any_full = false; /* a node has a GPU for each rank */
 
     for (int rank = 0; rank < s->world.size; rank++) {
+        if (s->world.node_of[rank] == node && s->devices[rank].no_gpu[0])
+            return h->gpus;
         most = MAX(most, gpus_of(s, rank));
         n = s->world.node_of[rank] == node ? MAX(n, gpus_of(s, rank)) : n;
         any_full |= !s->devices[rank].is_short;
@@ -475,11 +495,17 @@ static void judge_gpus(const struct bb_health *h, const struct bb_session *s, st
         if (expected[w->node_of[rank]] == 0)
             continue;
         m[rank].level = is_common ? BB_HEALTH_WARN : BB_HEALTH_FAIL;
-        snprintf(m[rank].text, MESSAGE, "CUDA finds %d GPU%s, expected %d: %s; see nvidia-smi -L, dmesg (Xid)",
-                 gpus_of(s, rank), gpus_of(s, rank) == 1 ? "" : "s", expected[w->node_of[rank]], BB_HEALTH_GPU_LOST);
+        if (gpus_of(s, rank) == 0)
+            snprintf(m[rank].text, MESSAGE,
+                     BB_HEALTH_CUDA_FINDS "no GPU: %s; the driver may be down; see nvidia-smi, dmesg (Xid)",
+                     s->devices[rank].no_gpu);
+        else
+            snprintf(m[rank].text, MESSAGE,
+                     BB_HEALTH_CUDA_FINDS "%d GPU%s, expected %d: a GPU may be lost; see nvidia-smi -L, dmesg (Xid)",
+                     gpus_of(s, rank), gpus_of(s, rank) == 1 ? "" : "s", expected[w->node_of[rank]]);
         if (s->devices[rank].is_short && w->nodes == 1)
             snprintf(m[rank].text + strlen(m[rank].text), MESSAGE - strlen(m[rank].text),
-                     "; to test the others: start %d ranks", gpus_of(s, rank));
+                     "; to test the others: start %d rank%s", gpus_of(s, rank), gpus_of(s, rank) == 1 ? "" : "s");
     }
     free(expected);
 }
@@ -512,6 +538,17 @@ static bool is_same(const struct message *a, const struct message *b)
     return strcmp(a->text, b->text) == 0;
 }
 
+/* Returns whether a rank shares the GPU of a lower rank of its node. */
+static bool shares_gpu(const struct bb_session *s, int rank)
+{
+    bool shares = false;
+
+    for (int r = 0; r < rank && s->devices[rank].is_short && s->devices[rank].uuid[0]; r++)
+        shares |=
+            s->world.node_of[r] == s->world.node_of[rank] && strcmp(s->devices[r].uuid, s->devices[rank].uuid) == 0;
+    return shares;
+}
+
 /* Adds the messages [ranks] about an item: one about all nodes, or one about a node, if its GPUs have the same. Ranks without a GPU
  * of their own share one that has its message. */
 static void add_messages(struct bb_health *h, const struct bb_session *s, const int *gpu_of, const struct message *m)
@@ -534,9 +571,9 @@ static void add_messages(struct bb_health *h, const struct bb_session *s, const 
     if (is_common)
         add_finding(h, &m[0], -1, -1);
     for (int rank = 0; rank < w->size && !is_common; rank++)
-        if (m[rank].text[0] && (gpu_of[rank] == 0 || !of_node[w->node_of[rank]]) &&
-            !(s->devices[rank].is_short && gpu_of[rank] >= s->devices[rank].node_gpus))
-            add_finding(h, &m[rank], w->node_of[rank], of_node[w->node_of[rank]] && h->gpus > 1 ? -1 : gpu_of[rank]);
+        if (m[rank].text[0] && (gpu_of[rank] == 0 || !of_node[w->node_of[rank]]) && !shares_gpu(s, rank))
+            add_finding(h, &m[rank], w->node_of[rank],
+                        of_node[w->node_of[rank]] && (h->gpus > 1 || s->devices[rank].no_gpu[0]) ? -1 : gpu_of[rank]);
     free(of_node);
 }
 
@@ -589,7 +626,8 @@ int bb_health_inventory(struct bb_health *h, struct bb_session *s, const int *gp
             if (items[i].kind == FACT) {
                 const char *before = earlier_text(earlier, w->hosts[rank], gpu_of[rank]);
 
-                judge_fact(&items[i], all[rank].text[i], usual, half, before, &tie, &m[rank]);
+                if (!lacks(&all[rank], i))
+                    judge_fact(&items[i], all[rank].text[i], usual, half, before, &tie, &m[rank]);
                 if (items[i].read == read_nics)
                     judge_nics(all[rank].text[i], w->nodes, before, &m[rank]);
             } else

@@ -146,7 +146,7 @@ static void print_untested(const json_t *findings, FILE *out)
     json_array_foreach((json_t *)findings, i, f)
     {
         if (has_level(f, BB_HEALTH_FAIL) && is_before_paths(f) && *text_of(f, "host") &&
-            !strstr(text_of(f, "reason"), BB_HEALTH_GPU_LOST))
+            !strstr(text_of(f, "reason"), BB_HEALTH_CUDA_FINDS))
             json_object_set_new(hosts, text_of(f, "host"), json_null());
     }
     json_object_foreach(hosts, name, host)

@@ -156,8 +156,8 @@ void bb_health_sort(struct bb_health *h);
 /* bb_health_node_level - return the verdict on a node; unknown: it has no finding, but most of the cluster fails a test. */
 enum bb_health_level bb_health_node_level(const struct bb_health *h, int node);
 
-#define BB_HEALTH_ITEM_GPUS "GPUs of the node"  /* item of the inventory */
-#define BB_HEALTH_GPU_LOST  "a GPU may be lost" /* part of the reason of its finding */
+#define BB_HEALTH_ITEM_GPUS  "GPUs of the node" /* item of the inventory */
+#define BB_HEALTH_CUDA_FINDS "CUDA finds "      /* begin of the reason of its finding about lost GPUs */
 
 /* bb_health_is_node_size - return whether nodes are built with this number of GPUs: a power of two. With another one a GPU may be lost. */
 bool bb_health_is_node_size(int gpus);

@@ -77,6 +77,28 @@ out:
     return rc;
 }
 
+/* A rank without a GPU has the properties of another rank's GPU, so that all ranks predict the same. */
+static void describe_missing_gpus(struct bb_session *s)
+{
+    int rank = 0;
+
+    while (rank < s->world.size - 1 && s->devices[rank].no_gpu[0])
+        rank++;
+    for (int r = 0; r < s->world.size; r++) {
+        const struct bb_device_info missing = s->devices[r];
+
+        if (!missing.no_gpu[0])
+            continue;
+        s->devices[r] = s->devices[rank];
+        s->devices[r].ordinal = missing.ordinal;
+        s->devices[r].node_gpus = missing.node_gpus;
+        s->devices[r].is_short = missing.is_short;
+        memcpy(s->devices[r].no_gpu, missing.no_gpu, sizeof missing.no_gpu);
+        s->devices[r].uuid[0] = s->devices[r].pci[0] = '\0';
+    }
+    s->device = s->devices[s->world.rank];
+}
+
 static int choose_device(struct bb_session *s, int first)
 {
     struct bb_world *w = &s->world;
@@ -89,6 +111,7 @@ static int choose_device(struct bb_session *s, int first)
     bb_err_identify(w->rank, w->host, s->device.ordinal);
     s->devices = bb_world_gather(w, &s->device, sizeof s->device, &rc);
     TRY(rc);
+    describe_missing_gpus(s);
     TRY(bb_cuda_versions(&s->cuda_runtime, &s->cuda_driver));
 out:
     return rc;
@@ -125,14 +148,14 @@ out:
  * left for one allocation; bb_session_check_memory reports the lack of memory later. */
 static int detect_memory_fallback(struct bb_session *s)
 {
-    size_t available;
+    size_t available = 0;
     unsigned any;
     int rc;
 
     if (s->use < BB_SESSION_NCCL)
         return 0;
     bb_world_guard(&s->world, "testing ncclMemAlloc");
-    rc = bb_device_free_bytes(&available, false);
+    rc = s->device.no_gpu[0] ? 0 : bb_device_free_bytes(&available, false);
     if (rc == 0 && s->memory->device_bytes(1) <= available)
         rc = bb_nccl_memory_falls_back(s->memory, &s->falls_back);
     bb_world_unguard(&s->world);
@@ -159,7 +182,7 @@ int bb_session_setup_gpus(struct bb_session *s, int first)
     TRY(resolve_sharing(s));
     TRY(detect_memory_fallback(s));
     bb_world_reached(&s->world, "loading the kernels");
-    TRY(bb_world_agree(&s->world, bb_kernels_load(), "loading the kernels"));
+    TRY(bb_world_agree(&s->world, s->device.no_gpu[0] ? 0 : bb_kernels_load(), "loading the kernels"));
     bb_world_reached(&s->world, "the start of the run");
     if (s->use == BB_SESSION_OBSERVED)
         TRY(bb_telemetry_open(&s->observer, &s->world, &s->device));
@@ -171,7 +194,9 @@ int bb_session_free_bytes(struct bb_session *s, size_t *bytes)
 {
     int rc;
 
-    TRY(bb_device_free_bytes(bytes, s->use >= BB_SESSION_NCCL && s->world.size > 1));
+    *bytes = SIZE_MAX;
+    if (!s->device.no_gpu[0])
+        TRY(bb_device_free_bytes(bytes, s->use >= BB_SESSION_NCCL && s->world.size > 1));
     TRY(bb_world_min(&s->world, bytes));
 out:
     return rc;
@@ -249,7 +274,7 @@ static json_t *devices_json(const struct bb_session *s)
         const struct bb_device_info *d = &s->devices[r];
 
         json_array_append_new(list, json_pack("{s:i, s:s, s:s, s:s, s:s}", "rank", r, "host", s->world.hosts[r], "name",
-                                              d->name, "uuid", d->uuid, "pci", d->pci));
+                                              d->no_gpu[0] ? "" : d->name, "uuid", d->uuid, "pci", d->pci));
     }
     return list;
 }

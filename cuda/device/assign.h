@@ -8,12 +8,15 @@
 #ifndef BB_CUDA_DEVICE_ASSIGN_H
 #define BB_CUDA_DEVICE_ASSIGN_H
 
+#include <stdbool.h>
+
 enum { BB_VISIBLE_MAX = 64, BB_UUID_BYTES = 16 };
 
 /* GPUs visible to a rank, in the order of its device numbers. Contains no pointers, so that ranks can exchange the
  * struct by value. */
 struct bb_visible {
     int n;
+    bool hides_all; /* CUDA_VISIBLE_DEVICES lists no GPU */
     unsigned char uuid[BB_VISIBLE_MAX][BB_UUID_BYTES];
 };
 

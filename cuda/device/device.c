@@ -99,10 +99,12 @@ int bb_device_count_in_child(void)
 
 static int list_visible(struct bb_visible *visible)
 {
+    const char *listed = getenv("CUDA_VISIBLE_DEVICES");
     struct cudaDeviceProp prop;
     int count, rc = 0;
 
     memset(visible, 0, sizeof(*visible));
+    visible->hides_all = listed && strspn(listed, "0123456789GM") == 0; /* "", "-1", "NoDevFiles"; not 0, GPU-, MIG- */
     if (no_gpu_reason(&count))
         return 0; /* choose_ordinal reports the missing GPU after all ranks have exchanged their lists of visible
                      GPUs */
@@ -134,6 +136,30 @@ static int count_gpus(const struct bb_world *w, const struct bb_visible *all)
         for (int s = 0; w->node_of[r] == w->node && s < all[r].n; s++)
             n += !is_counted_before(w, all, r, s);
     return n;
+}
+
+/* Returns whether CUDA shows no GPU to a rank of this node, although no variable hides them: its driver may be down. */
+static bool lacks_gpus(const struct bb_world *w, const struct bb_visible *all)
+{
+    bool lacks = false;
+
+    for (int r = 0; r < w->size; r++)
+        lacks |= w->node_of[r] == w->node && all[r].n == 0 && !all[r].hides_all;
+    return lacks;
+}
+
+/* Returns the lowest rank that has no GPU and needs one; -1: there is none. */
+static int needy_rank(const struct bb_world *w, const struct bb_visible *all, enum bb_share share)
+{
+    bool any = false;
+    int rank = -1;
+
+    for (int r = 0; r < w->size; r++)
+        any |= all[r].n > 0;
+    for (int r = w->size - 1; r >= 0; r--)
+        if (all[r].n == 0 && (!any || share != BB_SHARE_IF_SHORT || all[r].hides_all))
+            rank = r;
+    return rank;
 }
 
 /* Returns whether variables of CUDA and of NVIDIA's container toolkit list no more than n GPUs, so that they may hide some. */
@@ -185,34 +211,50 @@ static int report_unassigned(const struct bb_world *w, const struct bb_visible *
                   owner, w->hosts[owner], unassigned, uuid);
 }
 
-/* Sets *ordinal to the device number of this rank, or returns the error of report_unassigned. */
-static int choose_ordinal(const struct bb_world *w, const struct bb_visible *all, int first, bool share_gpu,
-                          int *ordinal)
+/* Sets *ordinal to the device number of this rank, -1: it has none, or returns the error of report_unassigned. */
+static int choose_ordinal(const struct bb_world *w, const struct bb_visible *all, int first, enum bb_share share,
+                          bool any_short, int *ordinal)
 {
-    struct bb_assigned assigned = {-1, -1};
-    int *ordinals, without_gpu = 0;
+    const int needy = needy_rank(w, all, share), own = all[w->rank].n;
+    struct bb_assigned assigned = {needy, -1};
+    int *ordinals;
 
-    while (without_gpu < w->size && all[without_gpu].n > 0)
-        without_gpu++;
     BB_NEW(ordinals, w->size);
-    if (without_gpu < w->size)
-        assigned.unassigned = without_gpu;
-    else
+    if (needy < 0)
         bb_devices_assign(all, w->size, first, ordinals, &assigned);
     *ordinal = ordinals[w->rank];
     free(ordinals);
-    if (assigned.unassigned >= 0 && !(share_gpu && without_gpu == w->size))
+    if (assigned.unassigned >= 0 && (needy >= 0 || !(share == BB_SHARE_ANY || any_short)))
         return report_unassigned(w, all, first, &assigned);
     if (assigned.unassigned >= 0)
-        *ordinal = (first + w->local_rank) % all[w->rank].n;
+        *ordinal = own > 0 ? (first + w->local_rank) % own : -1;
     return 0;
+}
+
+/* Makes the GPU of this rank current, if it has one. Sets *info, except node_gpus and is_short. */
+static int use_device(int ordinal, struct bb_device_info *info)
+{
+    const struct bb_device_info of_node = *info;
+    const char *why;
+    int n, rc = 0;
+
+    if (ordinal < 0) {
+        why = no_gpu_reason(&n);
+        snprintf(info->no_gpu, sizeof info->no_gpu, "%s", why ? why : "CUDA found none at first");
+        info->ordinal = -1;
+    } else {
+        rc = bb_device_use(ordinal, info);
+        info->node_gpus = of_node.node_gpus;
+        info->is_short = of_node.is_short;
+    }
+    return rc;
 }
 
 int bb_device_choose(struct bb_world *w, int first, enum bb_share share, struct bb_device_info *info)
 {
     struct bb_visible own, *all = NULL;
-    struct bb_device_info of_node;
     unsigned any_short;
+    bool lacks;
     int ordinal = 0, n, rc;
 
     rc = list_visible(&own);
@@ -220,15 +262,13 @@ int bb_device_choose(struct bb_world *w, int first, enum bb_share share, struct 
     all = bb_world_gather(w, &own, sizeof(own), &rc);
     TRY(rc);
     n = count_gpus(w, all);
-    info->node_gpus = may_hide_gpus(n) ? 0 : n;
-    info->is_short = share == BB_SHARE_IF_SHORT && info->node_gpus > 0 && info->node_gpus < w->local_size;
-    of_node = *info;
+    lacks = share == BB_SHARE_IF_SHORT && lacks_gpus(w, all);
+    *info = (struct bb_device_info){.node_gpus = may_hide_gpus(n) && !lacks ? 0 : n};
+    info->is_short = lacks || (share == BB_SHARE_IF_SHORT && info->node_gpus > 0 && info->node_gpus < w->local_size);
     any_short = info->is_short;
     TRY(bb_world_any(w, &any_short));
-    TRY(choose_ordinal(w, all, first, share == BB_SHARE_ANY || any_short, &ordinal));
-    TRY(bb_device_use(ordinal, info));
-    info->node_gpus = of_node.node_gpus;
-    info->is_short = of_node.is_short;
+    TRY(choose_ordinal(w, all, first, share, any_short, &ordinal));
+    TRY(use_device(ordinal, info));
 out:
     free(all);
     return rc;

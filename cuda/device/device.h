@@ -16,8 +16,9 @@ struct bb_device_info {
     char pci[16];  /* "0000:1b:00.0" */
     int ordinal;   /* CUDA device number on this rank */
     int node_gpus; /* number of GPUs that CUDA shows to the ranks of the node; 0: unknown, because CUDA_VISIBLE_DEVICES or
-                      NVIDIA_VISIBLE_DEVICES may hide some. Set by bb_device_choose, also if it fails */
-    bool is_short; /* node_gpus is less than the number of ranks of the node; only with BB_SHARE_IF_SHORT */
+                      NVIDIA_VISIBLE_DEVICES may hide some, or with is_short none. Set by bb_device_choose, also if it fails */
+    bool is_short;   /* node_gpus is less than the number of ranks of the node, also 0; only with BB_SHARE_IF_SHORT */
+    char no_gpu[80]; /* why this rank has no GPU, as CUDA reports it; "": it has one. Only with is_short */
     int sm_count;
     int cc_major;  /* compute capability, first number */
     int clock_khz; /* maximum SM clock; 0 if unknown */
@@ -39,7 +40,8 @@ int bb_device_count_in_child(void);
 /*
  * bb_device_choose - collective: select a GPU for every rank (see assign.h) and make this rank's GPU current.
  *   first      lowest device number to use
- *   share      if there are too few GPUs, use device (first + local rank) modulo the number of GPUs
+ *   share      if there are too few GPUs, use device (first + local rank) modulo the number of GPUs; with
+ *              BB_SHARE_IF_SHORT, ranks to which CUDA shows no GPU have none (ordinal -1), unless no rank has one
  *   info       out: the GPU of this rank
  *   Returns    0, or an error code on all ranks: -BB_EUSAGE if two ranks would share a GPU, -BB_EFAIL if a rank has no
  *              GPU. Only the rank without a GPU prints the error; no rank may exit before this rank has printed it

@@ -87,20 +87,26 @@ def test_baseline_of_more_gpus_is_compared(busbar, tmp_path):
     assert done.returncode == 5 and "GEMM" in done.stderr and "of the expected" in done.stderr  # a part of a whole node
 
 
-@pytest.mark.parametrize("node, levels", [(1, ["ok", "fail", "ok"]), (0, ["fail", "unknown", "unknown"])])
-def test_run_goes_on_without_the_node_that_lost_gpus(busbar, tmp_path, node, levels):
-    """Without the node of rank 0 it does not, and names the command that does."""
-    program = [busbar.build / "busbar-emulated", "health", "--quick", "--drain", "--json", tmp_path / "r.json"]
-    parts = [(*("-n", 2), *(("env", "EMU_DEVICES=1") if n == node else ()), *program) for n in range(3)]
-    done = busbar.run_program(busbar.mpirun, *parts[0], ":", *parts[1], ":", *parts[2],
-                              env={"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_NODES": "3"})
+@pytest.mark.parametrize("devices", [{1: 1}, {1: 0, 3: 1}, {0: 0}])
+def test_run_goes_on_without_nodes_that_lost_gpus(busbar, tmp_path, devices):
+    """Without the node of rank 0 it does not, and names the command that does. devices: of some of the nodes; the driver of a node without one is down"""
+    nodes, goes_on = max(*devices, 2) + 1, 0 not in devices
+    program = [busbar.build / "busbar-emulated", "health", "--quick", "--drain", "--json", tmp_path / "r.json", "--junit", tmp_path / "r.xml"]
+    parts = [(":", "-n", 2, *(("env", f"EMU_DEVICES={devices[n]}") if n in devices else ()), *program) for n in range(nodes)]
+    done = busbar.run_program(busbar.mpirun, *sum(parts, ())[1:], env={"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_NODES": str(nodes)})
     root = json.loads((tmp_path / "r.json").read_text())
-    assert done.returncode == 5 and [v["level"] for v in root["verdicts"]] == levels and not root.get("lost_ranks"), done.stderr
-    assert re.findall(r'(?m)^scontrol update nodename=\S+-node(\d) state=drain reason="busbar: CUDA finds 1 GPU, expected 8: a GPU may be lost"$', done.stdout) == [str(node)]
-    assert [(f["stage"], f["part"], f["node"]) for f in root["findings"]] == [("inventory", "node", node)] and not root["shared_gpu"]
-    assert {row["node"] for row in root["results"]} == ({0, 2} if node else set()) and len(root["devices"]) == 6
-    assert bool(re.search(r"(?m)^# continue: \S+ -n 4 .*-node1.*-node2.* health --quick ", done.stdout)) == (node == 0)
-    assert "--only pairs" not in done.stdout and ("; the run goes on without its node\n" in done.stderr) == (node == 1), done.stderr
+    reasons = {n: "CUDA finds no GPU: no CUDA-capable device is detected" if count == 0 else "CUDA finds 1 GPU, expected 8: a GPU may be lost" for n, count in devices.items()}
+    other = "ok" if goes_on else "unknown"
+    assert done.returncode == 5 and not root.get("lost_ranks") and "is lost" not in done.stderr, done.stderr
+    assert [(v["level"], v["reason"]) for v in root["verdicts"]] == [("fail", reasons[n]) if n in devices else (other, None) for n in range(nodes)]
+    assert re.findall(r'(?m)^scontrol update nodename=\S+-node(\d) state=drain reason="busbar: (.*)"$', done.stdout) == [(str(n), reasons[n]) for n in devices]
+    assert [(f["stage"], f["part"], f["node"], f["gpu"]) for f in root["findings"]] == [("inventory", "node", n, None) for n in devices] and not root["shared_gpu"]
+    assert len(list(ET.parse(tmp_path / "r.xml").iter("failure"))) == len(devices) and "Emulated GPU\n" in done.stdout
+    assert {row["node"] for row in root["results"]} == (set(range(nodes)) - set(devices) if goes_on else set())
+    assert [device["uuid"] == device["name"] == "" for device in root["devices"]] == [devices.get(n) == 0 for n in range(nodes) for _ in range(2)]
+    assert bool(re.search(r"(?m)^# continue: \S+ -n 4 .*-node1.*-node2.* health --quick ", done.stdout)) == (not goes_on)
+    leaves = re.findall(r"-node(\d) leaves the run: (.*?); (?=\S+-node|the run goes on without (?:it|them)\n)", done.stderr)  # one line, or one each
+    assert "--only pairs" not in done.stdout and sorted(leaves) == [(str(n), reason) for n, reason in reasons.items() if goes_on], done.stderr
 
 
 def test_slow_gpu_and_slow_nic_fail_and_leave(busbar, tmp_path):

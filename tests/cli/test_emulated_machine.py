@@ -117,8 +117,8 @@ def pcie(tmp_path):
     return write
 
 
-def planned(busbar, *args):
-    done = busbar.run("plan", *args, "--ranks", 4, "--json", "-", emulated=False)
+def planned(busbar, *args, ranks=4):
+    done = busbar.run("plan", *args, "--ranks", ranks, "--json", "-", emulated=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -152,14 +152,14 @@ def test_oversubscribed_uplinks_are_shared(busbar, tmp_path, pcie, gpus, fabric,
     assert run["step_us"]["p50"] == pytest.approx(shared, rel=1e-6, abs=2e-3) and shared > 1.1 * alone_us
 
 
-@pytest.mark.parametrize("gpus,nics,more", [(2, 1, {}), (1, 1, {"fabric": PODS}), (2, 2, {"fabric": RAILS}), (3, 3, {})],
-                         ids=["NIC", "pods", "rails", "partial node with the root"])
-def test_collectives_on_shared_links_take_the_predicted_time(busbar, tmp_path, pcie, gpus, nics, more):
+@pytest.mark.parametrize("gpus,nics,more,ranks", [(2, 1, {}, 4), (1, 1, {"fabric": PODS}, 4), (2, 2, {"fabric": RAILS}, 4), (3, 3, {}, 4), (3, 2, {"fabric": RAILS}, 6)],
+                         ids=["NIC", "pods", "rails", "partial node with the root", "NICs of one and of two GPUs"])
+def test_collectives_on_shared_links_take_the_predicted_time(busbar, tmp_path, pcie, gpus, nics, more, ranks):
     cluster = pcie(gpus, nics, **more)
     args = ("all_reduce", "all_gather", "alltoall", "gather", "sendrecv", "hypercube", "-r", 3, "--sizes", "1K,64M")
-    run = busbar.json("bench", *args, "-n", 2, "--repeats", 1, "-w", 1, "-c", 0, ranks=4, tmp_path=tmp_path,
+    run = busbar.json("bench", *args, "-n", 2, "--repeats", 1, "-w", 1, "-c", 0, ranks=ranks, tmp_path=tmp_path,
                       env={"EMU_CLUSTER": str(cluster), "EMU_DATA": "off"})
-    predicted = planned(busbar, *args, "--cluster", cluster)["results"]
+    predicted = planned(busbar, *args, "--cluster", cluster, ranks=ranks)["results"]
     assert [key(r) for r in predicted] == [key(r) for r in run["results"]]
     for a, b in zip(run["results"], predicted):
         assert a["time_us"]["p50"] == pytest.approx(b["time_us"]["p50"], abs=2e-3), key(a)

@@ -736,15 +736,15 @@ int bb_cluster_rank_nic(const struct bb_cluster *c, int rank)
     return rank / c->gpus_per_node * bb_cluster_nics(c) + first;
 }
 
-void bb_cluster_placement_add_node(struct bb_node_placement *placement, int n, int members, int on_nic)
+void bb_cluster_placement_add_node(struct bb_node_placement *placement, int n, int members, int nics, int on_nic)
 {
-    const double nics = (double)members / on_nic, away = (double)(n - members) * on_nic;
+    const double away = (double)(n - members) * on_nic;
     const bool first = placement->max_members == 0;
 
     placement->min_members = first || members < placement->min_members ? members : placement->min_members;
     placement->max_members = members > placement->max_members ? members : placement->max_members;
     placement->max_members_per_nic = on_nic > placement->max_members_per_nic ? on_nic : placement->max_members_per_nic;
-    placement->min_nics = first ? nics : fmin(nics, placement->min_nics);
+    placement->min_nics = first || nics < placement->min_nics ? nics : placement->min_nics;
     placement->max_nic_pairs = fmax(away, placement->max_nic_pairs);
 }
 
@@ -760,23 +760,47 @@ static void add_path(const struct bb_cluster *c, int a, int b, struct bb_node_pl
 void bb_cluster_placement_of_ranks(const struct bb_cluster *c, const int *ranks, int n,
                                    struct bb_node_placement *placement)
 {
-    int on_node = 0, on_nic = 0, most_on_nic = 0;
+    int on_node = 0, nics = 0, on_nic = 0, most_on_nic = 0;
 
     placement->min_members = placement->max_members = placement->max_members_per_nic = 0;
-    placement->min_nics = placement->max_nic_pairs = placement->slow_path = 0;
+    placement->min_nics = 0;
+    placement->max_nic_pairs = placement->slow_path = 0;
     for (int i = 0; i < n; i++) {
-        const bool new_nic = i > 0 && bb_cluster_rank_nic(c, ranks[i]) != bb_cluster_rank_nic(c, ranks[i - 1]);
+        const bool new_nic = i == 0 || !bb_cluster_gpus_share_nics(c) ||
+                             bb_cluster_rank_nic(c, ranks[i]) != bb_cluster_rank_nic(c, ranks[i - 1]);
 
         on_node++;
-        on_nic = new_nic || !bb_cluster_gpus_share_nics(c) ? 1 : on_nic + 1;
+        nics += new_nic;
+        on_nic = new_nic ? 1 : on_nic + 1;
         most_on_nic = on_nic > most_on_nic ? on_nic : most_on_nic;
         if (i + 1 < n && ranks[i] / c->gpus_per_node == ranks[i + 1] / c->gpus_per_node)
             continue;
-        bb_cluster_placement_add_node(placement, n, on_node, most_on_nic);
+        bb_cluster_placement_add_node(placement, n, on_node, nics, most_on_nic);
         if (c->fabric.n_slow_paths > 0)
             add_path(c, ranks[i] / c->gpus_per_node, ranks[(i + 1) % n] / c->gpus_per_node, placement);
-        on_node = most_on_nic = 0;
+        on_node = nics = most_on_nic = 0;
     }
+}
+
+struct bb_nic_members bb_cluster_nic_members(const struct bb_cluster *c, const int *ranks, int n, int i)
+{
+    struct bb_nic_members of = {1, 1, 1};
+    int first = i, previous = -1;
+
+    if (!bb_cluster_gpus_share_nics(c))
+        return of;
+    while (first > 0 && ranks[first - 1] / c->gpus_per_node == ranks[i] / c->gpus_per_node)
+        first--;
+    of = (struct bb_nic_members){0};
+    for (int k = first; k < n && ranks[k] / c->gpus_per_node == ranks[i] / c->gpus_per_node; k++) {
+        const int nic = bb_cluster_rank_nic(c, ranks[k]);
+
+        of.on_node++;
+        of.nics += nic != previous;
+        of.on_nic += nic == bb_cluster_rank_nic(c, ranks[i]);
+        previous = nic;
+    }
+    return of;
 }
 
 /* ---- SMs and memory bandwidth that concurrent communication uses ---- */

@@ -248,8 +248,8 @@ double bb_cluster_low_precision_tflops(const struct bb_cluster *c, enum bb_gemm_
 struct bb_node_placement {
     int min_members, max_members; /* number of members on one node; min_members 0: unknown */
     int max_members_per_nic;      /* maximum over the NICs: number of members whose GPUs share the NIC */
-    double min_nics;      /* minimum over the nodes: (members on the node) / (maximum number of members that share a NIC
-                             of the node), that is, the effective number of NICs of the members */
+    int min_nics; /* minimum over the nodes: number of NICs that the members use; a GPU with several NICs counts as
+                             one */
     double max_nic_pairs; /* maximum over the NICs: (members that use the NIC) x (members on other nodes) */
     double slow_path;     /* lowest fraction of the slow paths between consecutive nodes, in a ring; 0: there is none */
     struct {
@@ -293,9 +293,10 @@ struct bb_cost {
     /* NVLS tree: the rounds of latency_ns in which the first chunk passes the NICs of one node, and their time at the
      * NICs' rate */
     double fill_ns, fill_nic_ns;
-    double bytes;      /* bytes that each member sends, equal to the bytes that it receives */
-    double nic_bytes;  /* bytes per direction that one member transfers through its NIC; other members may use this
-                         NIC, too */
+    double bytes;     /* bytes that each member sends, equal to the bytes that it receives */
+    double nic_bytes; /* bytes per direction that one member transfers through its NIC; with equal_nics: on the NIC that
+                         the most members use */
+    bool equal_nics;  /* true: all NICs transfer the same number of bytes (bb_cost_nic_part); false: all members do */
     double path_bytes; /* nic_bytes / the remaining fraction of the slow path; 0: no slow path */
     /* Bytes per direction over the uplinks of the leaf and of the pod of uplink_ns. uplink_bytes: sum over all
      * members on this leaf (pod). pair_bytes: bytes from each member to each member on another leaf (pod). At most
@@ -303,6 +304,11 @@ struct bb_cost {
     double uplink_bytes[BB_TIERS], pair_bytes;
     const struct bb_nccl_variant *variant;
 };
+/* bb_cost_nic_part - returns the bytes of a member through its NIC / nic_bytes. on_nic: members that use this NIC */
+static inline double bb_cost_nic_part(const struct bb_cost *cost, const struct bb_node_placement *placement, int on_nic)
+{
+    return cost->equal_nics ? (double)placement->max_members_per_nic / on_nic : 1;
+}
 /* bb_cost_slow_fill_ns - returns the increase of latency_ns if a node's NICs have the fraction `part` of their rate */
 double bb_cost_slow_fill_ns(const struct bb_cost *cost, double part);
 void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_collective *call, struct bb_cost *cost);
@@ -369,11 +375,20 @@ int bb_cluster_rank_nic(const struct bb_cluster *c, int rank);
  * bb_cluster_placement_add_node - adds one node to the placement. Set max_members to 0 before the first call.
  *   n        number of members of the communicator on all nodes
  *   members  number of members on this node
+ *   nics     number of NICs that they use
  *   on_nic   maximum over the NICs of this node: number of members that use the NIC
  */
-void bb_cluster_placement_add_node(struct bb_node_placement *placement, int n, int members, int on_nic);
+void bb_cluster_placement_add_node(struct bb_node_placement *placement, int n, int members, int nics, int on_nic);
 void bb_cluster_placement_of_ranks(const struct bb_cluster *c, const int *ranks, int n,
                                    struct bb_node_placement *placement);
+
+/* For one member of a communicator: members on its node, NICs that they use, and members that use its NIC. 1 each if GPUs
+ * do not share NICs. */
+struct bb_nic_members {
+    int on_node, nics, on_nic;
+};
+/* bb_cluster_nic_members - returns the numbers of members for ranks[i]. ranks: [n] in ascending order */
+struct bb_nic_members bb_cluster_nic_members(const struct bb_cluster *c, const int *ranks, int n, int i);
 
 /* ---- GPU resources that concurrent communication uses (profiles with "sharing") ---- */
 

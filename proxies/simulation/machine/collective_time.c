@@ -392,6 +392,7 @@ static struct bb_cost variant_cost(const struct bb_cluster *c, const struct bb_n
     cost.link_ns = n == nodes ? 0 : intra_bytes_of(variant->algorithm, call, bytes, cost.bytes) / variant->gbps;
     cost.nic_ns = nodes == 1 ? 0 : nic_bytes_of(variant->algorithm, call, bytes, cost.bytes) / nics;
     cost.nic_bytes = cost.nic_ns * member_nic_gbps(c, call);
+    cost.equal_nics = true;
     cost.latency_ns = (variant->base_us + steps.intra * variant->intra_us + steps.inter * variant->inter_us) * 1e3;
     if (variant->chunk_us > 0)
         add_nvls_rounds(variant, call, bytes, &cost);
@@ -446,12 +447,15 @@ static void place_on_first_nodes(const struct bb_cluster *c, const struct bb_col
 {
     const int full = c->gpus_per_node, last = call->ranks - (call->nodes - 1) * full;
     const int max = (call->ranks + call->nodes - 1) / call->nodes, fewest = call->ranks / call->nodes;
-    const int on_nic = bb_cluster_gpus_share_nics(c) ? (full + bb_cluster_nics(c) - 1) / bb_cluster_nics(c) : 1;
+    const bool shared = bb_cluster_gpus_share_nics(c);
+    const int on_nic = shared ? (full + bb_cluster_nics(c) - 1) / bb_cluster_nics(c) : 1;
     const bool in_turn = last > 0 && last <= full;
     const int sizes[2] = {in_turn && call->nodes > 1 ? full : max, in_turn ? last : fewest};
 
     for (int i = 0; i < 2; i++)
-        bb_cluster_placement_add_node(placement, call->ranks, sizes[i], sizes[i] < on_nic ? sizes[i] : on_nic);
+        bb_cluster_placement_add_node(placement, call->ranks, sizes[i],
+                                      shared ? bb_cluster_rank_nic(c, (sizes[i] - 1) % full) + 1 : sizes[i],
+                                      sizes[i] < on_nic ? sizes[i] : on_nic);
 }
 
 /* Returns the call with its placement. If the caller left the placement unknown, the members are placed on nodes 0,

@@ -236,16 +236,16 @@ void bb_fabric_placement_of_nodes(const struct bb_cluster *c, const int *nodes, 
     }
 }
 
-double bb_fabric_member_bytes(const struct bb_cost *cost, enum bb_tier tier, int ranks, double on_place)
+double bb_fabric_member_bytes(const struct bb_cost *cost, enum bb_tier tier, int ranks, double on_place, double part)
 {
-    return cost->uplink_bytes[tier] / on_place + (ranks - on_place) * cost->pair_bytes;
+    return cost->uplink_bytes[tier] / on_place * part + (ranks - on_place) * cost->pair_bytes;
 }
 
 void bb_fabric_add_collective_uplinks(const struct bb_cluster *c, const struct bb_collective *call, double part,
                                       struct bb_cost *cost)
 {
     const struct bb_node_placement *s = &call->placement;
-    const double rails = ceil((double)s->min_members / s->max_members_per_nic);
+    const double rails = cost->equal_nics ? s->min_nics : (double)s->min_members / s->max_members_per_nic;
 
     for (int i = 0; i < BB_TIERS; i++) {
         const enum bb_tier tier = (enum bb_tier)i;
@@ -257,7 +257,7 @@ void bb_fabric_add_collective_uplinks(const struct bb_cluster *c, const struct b
             continue;
         }
         cost->uplink_bytes[tier] /= part;
-        cost->uplink_ns[tier] = members * bb_fabric_member_bytes(cost, tier, call->ranks, members) /
+        cost->uplink_ns[tier] = members * bb_fabric_member_bytes(cost, tier, call->ranks, members, 1) /
                                 (switches * bb_fabric_uplink_gbps(c, tier));
     }
 }

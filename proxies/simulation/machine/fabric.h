@@ -93,9 +93,15 @@ void bb_fabric_placement_of_nodes(const struct bb_cluster *c, const int *nodes, 
  * pod.
  *   ranks     number of members of the communicator
  *   on_place  number of members on this member's leaf or pod, including this member
+ *   part      bytes of this member of a ring or tree / mean of its node's members (bb_uplink_part)
+ * bb_uplink_part - returns this part: the NICs of a node transfer the same number of bytes.
  */
 void bb_fabric_add_collective_uplinks(const struct bb_cluster *c, const struct bb_collective *call, double part,
                                       struct bb_cost *cost);
-double bb_fabric_member_bytes(const struct bb_cost *cost, enum bb_tier tier, int ranks, double on_place);
+double bb_fabric_member_bytes(const struct bb_cost *cost, enum bb_tier tier, int ranks, double on_place, double part);
+static inline double bb_uplink_part(const struct bb_nic_members *of)
+{
+    return (double)of->on_node / (of->nics * of->on_nic);
+}
 
 #endif

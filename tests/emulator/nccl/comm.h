@@ -45,6 +45,7 @@ struct ncclComm {
                                           minimum over the members */
     double leaf_factor, min_leaf_factor; /* the same for the uplinks of the leaf */
     struct bb_node_placement placement;  /* of its nodes in the fabric */
+    struct bb_nic_members nic;           /* members on this rank's node and NIC */
     struct en_sharers sharers[EN_SHARED_RESOURCES]; /* of a collective, see sharing.h */
     uint8_t id[EN_ID_BYTES];
     ncclConfig_t config;

@@ -267,14 +267,16 @@ static void add_shared_bytes(struct emu_demand *e, enum en_shared_resource resou
 /* Bytes of one member of a collective over the resource, per direction. */
 static double member_bytes(ncclComm_t comm, const struct bb_cost *cost, enum en_shared_resource resource)
 {
+    const double part = bb_cost_nic_part(cost, &comm->placement, comm->nic.on_nic);
+
     if (resource == EN_NIC)
-        return cost->nic_bytes;
+        return part * cost->nic_bytes;
     if (!en_is_shared(resource))
         return 0;
     if (resource == EN_PATH) /* call_of divided by the factor of the NIC */
-        return cost->path_bytes / comm->min_nic_factor;
+        return part * cost->path_bytes / comm->min_nic_factor;
     return bb_fabric_member_bytes(cost, resource == EN_LEAF ? BB_LEAF : BB_POD, comm->size,
-                                  comm->sharers[resource].no_uplink);
+                                  comm->sharers[resource].no_uplink, bb_uplink_part(&comm->nic));
 }
 
 static void add_collective(ncclComm_t comm, const struct en_task *task, struct emu_demand *e)

@@ -187,6 +187,9 @@ static void find_rank_placement(ncclComm_t comm)
     if (ranks != NULL) {
         qsort(ranks, (size_t)comm->size, sizeof(*ranks), by_number);
         bb_cluster_placement_of_ranks(emu_machine(), ranks, comm->size, &comm->placement);
+        for (int i = 0; i < comm->size; i++)
+            if (ranks[i] == en_machine_rank(comm, comm->rank))
+                comm->nic = bb_cluster_nic_members(emu_machine(), ranks, comm->size, i);
     }
     free(ranks);
 }

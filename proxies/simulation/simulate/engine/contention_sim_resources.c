@@ -167,20 +167,25 @@ void bb_contention_sim_set_collective_uses(struct bb_contention_sim *s, int inst
     double nic = cost->nic_bytes / cost->transfer_ns;
     double memory = 2 * cost->bytes * s->cluster->sharing.memory_bytes / cost->transfer_ns;
     double path = cost->path_bytes / cost->transfer_ns;
-    double rates[BB_SLOTS] = {link, link, fmin(memory, bb_cluster_nccl_memory_gbps(s->cluster)), nic, nic, path, path};
+    double rates[BB_SLOTS] = {link, link, fmin(memory, bb_cluster_nccl_memory_gbps(s->cluster))};
 
     flow->n_uses = 0;
     flow->bytes_per_ns = MAX(link, nic);
     flow->net_bytes_per_ns = nic;
     for (int i = 0; i < inst->n; i++) {
         const struct bb_member *member = &s->r->m->members[inst->first + i];
+        const struct bb_nic_members *on = &member->tier_members.nic;
+        const double part = bb_cost_nic_part(cost, &inst->placement, on->on_nic);
 
+        rates[BB_NIC_OUT] = rates[BB_NIC_IN] = part * nic;
+        rates[BB_PATH_OUT] = rates[BB_PATH_IN] = part * path;
         for (enum bb_resource_kind what = BB_RESOURCE_LEAF; what < BB_RESOURCE_KINDS; what++)
             if (s->resource_base[what] != BB_NONE) {
                 const enum bb_tier tier = bb_resource_tier(what);
                 double *both = &rates[bb_shared_slot(what)];
 
-                both[0] = both[1] = bb_fabric_member_bytes(cost, tier, inst->size, member->tier_members.ranks[tier]) /
+                both[0] = both[1] = bb_fabric_member_bytes(cost, tier, inst->size, member->tier_members.ranks[tier],
+                                                           bb_uplink_part(on)) /
                                     cost->transfer_ns;
             }
         use_gpu(s, flow, member->class_id, rates);

@@ -46,6 +46,8 @@ void bb_group_find_placement(const struct bb_layout *l, int group, int instance,
     for (int i = 0; i < n; i++)
         ranks[i] = bb_group_member(l, group, instance, i);
     bb_cluster_placement_of_ranks(c, ranks, n, placement);
+    for (int i = 0; tier_members && i < n; i++)
+        tier_members[i].nic = bb_cluster_nic_members(c, ranks, n, i);
     if (!bb_fabric_has_oversubscribed_tier(c))
         goto out;
     for (int tier = 0; tier_members && tier < BB_TIERS; tier++)

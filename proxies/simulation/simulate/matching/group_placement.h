@@ -8,9 +8,10 @@
 #include "proxies/simulation/machine/fabric.h"
 
 /* For one member of a communicator: number of members, including this one, whose nodes are on the same leaf switch
- * ([BB_LEAF]) and in the same pod ([BB_POD]). */
+ * ([BB_LEAF]) and in the same pod ([BB_POD]); and on the same node and NIC. */
 struct bb_tier_members {
     int ranks[BB_TIERS];
+    struct bb_nic_members nic;
 };
 
 /*
@@ -18,7 +19,7 @@ struct bb_tier_members {
  *   group, instance  which communicator: the instance-th of a group, for example the third tensor-parallel group
  *   c                the cluster; NULL: *placement is zeroed
  *   placement        out: number of members per node; per leaf and pod only where uplinks are oversubscribed
- *   tier_members     out: [number of members]; NULL: not needed; unchanged if no uplinks are oversubscribed
+ *   tier_members     out: [number of members]; NULL: not needed; ranks[]: unchanged if no uplinks are oversubscribed
  */
 void bb_group_find_placement(const struct bb_layout *l, int group, int instance, const struct bb_cluster *c,
                              struct bb_node_placement *placement, struct bb_tier_members *tier_members);

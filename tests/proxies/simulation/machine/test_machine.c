@@ -422,9 +422,47 @@ static void ranks_share_the_nics_of_their_gpus(void **state)
     assert_true(placement.min_members == 1 && placement.max_members == 2 && placement.max_members_per_nic == 1);
     bb_cluster_placement_of_ranks(&c, node_of_member, 4, &placement);
     assert_true(placement.min_members == 1 && placement.max_members == 3 && placement.max_members_per_nic == 2);
-    /* the node of rank 5 has one NIC, the node of ranks 1 to 3 has 1.5 NICs */
-    assert_near(placement.min_nics, 1, 1e-9);
+    assert_int_equal(placement.min_nics, 1); /* of the node of rank 5; ranks 1 to 3 use two */
     assert_near(placement.max_nic_pairs, 3, 1e-9);
+}
+
+/* Nodes of four GPUs and three NICs, of which GPUs 0 and 1 share one. Rings and trees use all NICs of the members
+ * equally, an alltoall transfers the same bytes for each member. Slices have 3000 bytes. */
+static void rings_use_all_nics_of_the_members(void **state)
+{
+    const struct bb_cluster c = {.gpus_per_node = 4,
+                                 .nics_per_node = 3,
+                                 .intra = {.gbps = 1000},
+                                 .inter = {.gbps = 1},
+                                 .variants = {{BB_NCCL_RING, "Simple", 0, 0, 0, 1000, 1, 0, 0, 0, 0, 0}},
+                                 .n_variants = 1,
+                                 .has_sharing = true};
+    static const struct {
+        int ranks[8], n, nics, on_nic; /* of the node with the fewest */
+        struct bb_nic_members last;
+    } rows[] = {{{0, 1, 2, 3, 4, 5, 6, 7}, 8, 3, 2, {4, 3, 1}},
+                {{0, 1, 4, 5}, 4, 1, 2, {2, 1, 2}},
+                {{0, 2, 4, 6}, 4, 2, 1, {2, 2, 1}},
+                {{1, 5}, 2, 1, 1, {1, 1, 1}},
+                {{0, 1, 2, 4, 5, 6}, 6, 2, 2, {3, 2, 1}},
+                {{2, 3, 4, 5}, 4, 1, 2, {2, 1, 2}}};
+
+    (void)state;
+    assert_near(collective_us(&c, BB_ALL_GATHER, 24000, 8, 2, NULL), 7 * 3000 / 3e3, 1e-6);
+    assert_near(collective_us(&c, BB_ALL_REDUCE, 24000, 8, 2, NULL), 2 * 7 * 3000 / 3e3, 1e-6);
+    assert_near(collective_us(&c, BB_ALLTOALL, 24000, 8, 2, NULL), 2 * 4 * 3000 / 1e3, 1e-6);
+    assert_near(collective_us(&c, BB_ALL_GATHER, 21000, 7, 2, NULL), 6 * 3000 / 2e3, 1e-6); /* ranks 4 to 6: two NICs */
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        struct bb_node_placement placement = {0};
+        struct bb_nic_members last;
+
+        bb_cluster_placement_of_ranks(&c, rows[i].ranks, rows[i].n, &placement);
+        last = bb_cluster_nic_members(&c, rows[i].ranks, rows[i].n, rows[i].n - 1);
+        if (placement.min_nics != rows[i].nics || placement.max_members_per_nic != rows[i].on_nic ||
+            memcmp(&last, &rows[i].last, sizeof(last)) != 0)
+            fail_msg("row %zu: %d NICs, %d members on one; %d, %d, %d", i, placement.min_nics,
+                     placement.max_members_per_nic, last.on_node, last.nics, last.on_nic);
+    }
 }
 
 /* Four GPUs share two NICs. A GPU that sends alone has one NIC; if its neighbour on the NIC sends too, each has
@@ -782,6 +820,7 @@ int main(void)
         cmocka_unit_test(each_algorithm_has_its_steps_and_bytes),
         cmocka_unit_test(alltoall_time_is_that_of_the_busiest_link),
         cmocka_unit_test(ranks_share_the_nics_of_their_gpus),
+        cmocka_unit_test(rings_use_all_nics_of_the_members),
         cmocka_unit_test(link_load_depends_on_concurrent_senders),
         cmocka_unit_test(predictions_match_published_collectives),
         cmocka_unit_test(algorithms_support_the_data_types_and_reductions_of_nccl),

@@ -262,6 +262,32 @@ static void rings_load_uplinks_with_bytes_that_leave_the_leaf(void **state)
     }
 }
 
+/* Two nodes. With three NICs for four GPUs, GPUs 0 and 1 share NIC 0; with seven for eight too. A ring transfers equal
+ * bytes through each NIC of its members; the rings of several groups share the NICs. */
+static void rings_add_the_rates_of_the_nics_of_their_members(void **state)
+{
+    static const struct {
+        int gpus, nics, stride; /* groups of every stride-th rank */
+        double us;
+    } rows[] = {
+        {4, 3, 1, 17.5 / 3},     {4, 3, 2, 2 * 15 / 2.0}, /* NICs 0 and 1, 0 and 2: NIC 0 has half of the bytes of both */
+        {4, 3, 4, 2 * 10},                                /* ranks 0 and 1 each have a ring on NIC 0 */
+        {4, 2, 1, 17.5 / 2},     {4, 2, 2, 2 * 15 / 2.0}, {8, 7, 1, 2 * 15 / 16.0 * 10 / 7},
+        {8, 7, 2, 2 * 17.5 / 4}, {8, 7, 4, 2 * 15 / 2.0}, {8, 7, 8, 2 * 10}};
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        struct bb_cluster c = with_leaves(1, 1);
+        struct bb_step step;
+
+        c.gpus_per_node = rows[i].gpus;
+        c.nics_per_node = rows[i].nics;
+        make_groups(&step, 2 * rows[i].gpus, rows[i].stride, false, 10);
+        predict(&step, &c);
+        step_is(rows[i].us);
+    }
+}
+
 /* Groups of ranks 0 to 2 and 3 to 5 on leaves of two nodes: both groups cross the uplinks of the middle leaf; each
  * other leaf is crossed by one group. A rank that is the only member of its group on a leaf is not in the class of
  * ranks that share a leaf with another member. */
@@ -285,15 +311,16 @@ static void single_collective_step_matches_the_closed_formula(void **state)
 
     (void)state;
     for (size_t i = 0; i < ROWS(kinds); i++)
-        for (int rails = 0; rails < 2; rails++) {
+        for (int shape = 0; shape < 4; shape++) {
+            const int gpus = shape < 2 ? 2 : 4;
             struct bb_cluster c = with_leaves(2, 16);
-            struct bb_collective call = {.kind = kinds[i], .dtype = BB_FLOAT, .count = 1000 * US, .ranks = 24};
+            struct bb_collective call = {.kind = kinds[i], .dtype = BB_FLOAT, .count = 1000 * US, .ranks = 12 * gpus};
             struct bb_step step;
             struct bb_op op;
 
-            c.gpus_per_node = 2;
-            c.nics_per_node = 2;
-            c.fabric.rails = rails;
+            c.gpus_per_node = gpus;
+            c.nics_per_node = gpus == 2 ? 2 : 3;
+            c.fabric.rails = shape % 2;
             c.fabric.nodes[BB_POD] = 4;
             c.fabric.oversubscription[BB_POD] = 3;
             call.nodes = call.ranks / c.gpus_per_node;
@@ -436,6 +463,7 @@ int main(void)
         cmocka_unit_test(each_rail_has_its_own_leaf_uplinks),
         cmocka_unit_test(ranks_with_different_links_get_different_classes),
         cmocka_unit_test(rings_load_uplinks_with_bytes_that_leave_the_leaf),
+        cmocka_unit_test(rings_add_the_rates_of_the_nics_of_their_members),
         cmocka_unit_test(differently_placed_groups_get_different_classes),
         cmocka_unit_test(single_collective_step_matches_the_closed_formula),
         cmocka_unit_test(rank_classes_do_not_change_the_step_time),

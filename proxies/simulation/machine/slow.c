@@ -224,21 +224,19 @@ int64_t bb_slow_delay_ns(const struct bb_slow *slow, int rank)
 
 double bb_slow_nic_factor(const struct bb_slow *slow, const struct bb_cluster *c, int node, int gpu)
 {
-    double sum = 0;
+    double slowest = 1;
     int first, end;
 
     bb_cluster_gpu_nics(c, gpu, &first, &end);
     for (int nic = first; slow->n > 0 && nic < end; nic++)
-        sum += factor_of(slow, (struct bb_slow_item){.kind = BB_SLOW_NIC, .number = node, .other = nic});
-    return slow->n > 0 ? node_factor(slow, node) * sum / (end - first) : 1;
+        slowest =
+            fmin(slowest, factor_of(slow, (struct bb_slow_item){.kind = BB_SLOW_NIC, .number = node, .other = nic}));
+    return slow->n > 0 ? node_factor(slow, node) * slowest : 1;
 }
 
 double bb_slow_nics_gbps(const struct bb_slow *slow, const struct bb_cluster *c, int rank)
 {
-    int first, end;
-
-    bb_cluster_gpu_nics(c, rank, &first, &end);
-    return c->inter.gbps * (end - first) *
+    return bb_cluster_nic_share_gbps(c, 1) *
            bb_slow_nic_factor(slow, c, rank / c->gpus_per_node, rank % c->gpus_per_node);
 }
 

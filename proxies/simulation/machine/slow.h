@@ -74,7 +74,7 @@ double bb_slow_compute_factor(const struct bb_slow *slow, int rank, int node);
 /* returns the time in ns by which the streams of the rank start late in each step */
 int64_t bb_slow_delay_ns(const struct bb_slow *slow, int rank);
 /* bb_slow_nic_factor - returns the degraded rate of a GPU's NICs as a fraction of their rate in the profile; the
- * mean over the NICs if the GPU has several. gpu: index of the GPU on its node. */
+ * slowest one if the GPU has several, because NCCL and its network plugins give all NICs equal parts. gpu: index of the GPU on its node. */
 double bb_slow_nic_factor(const struct bb_slow *slow, const struct bb_cluster *c, int node, int gpu);
 /* bb_slow_nics_gbps - returns the total rate of the NICs that a rank's GPU uses, after degradation, in 1e9 bytes/s.
  * The rate is not divided among other GPUs that use these NICs. Rank r is on node r / gpus_per_node. */

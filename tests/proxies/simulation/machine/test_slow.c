@@ -90,7 +90,8 @@ static void gpus_are_mapped_to_nics_in_order(void **state)
         int nics, variants;
         double factors[8];
     } rows[] = {{2, 1, {1, 1, 1, 1, 0.5, 0.5, 0.5, 0.5}},
-                {16, 1, {0.75, 1, 1, 1, 1, 1, 1, 1}},
+                {16, 1, {0.5, 1, 1, 1, 1, 1, 1, 1}}, /* GPU 0 has NICs 0 and 1, which transfer equal parts */
+                {32, 1, {0.5, 1, 1, 1, 1, 1, 1, 1}},
                 {8, 1, {1, 0.5, 1, 1, 1, 1, 1, 1}},
                 {0, 0, {1, 0.5, 1, 1, 1, 1, 1, 1}}};
     struct bb_slow slow = {0};
@@ -98,10 +99,17 @@ static void gpus_are_mapped_to_nics_in_order(void **state)
     (void)state;
     assert_int_equal(bb_slow_parse(&slow, "--slow", "link=node0-nic1:0.5"), 0);
     for (size_t i = 0; i < ROWS(rows); i++) {
-        const struct bb_cluster c = {.gpus_per_node = 8, .nics_per_node = rows[i].nics, .n_variants = rows[i].variants};
+        const struct bb_cluster c = {.gpus_per_node = 8,
+                                     .nics_per_node = rows[i].nics,
+                                     .n_variants = rows[i].variants,
+                                     .inter = {.gbps = 50},
+                                     .has_sharing = true};
+        const double gbps = 50 * fmax(1, rows[i].nics / 8.0);
 
-        for (int gpu = 0; gpu < 8; gpu++)
+        for (int gpu = 0; gpu < 8; gpu++) {
             assert_true(bb_slow_nic_factor(&slow, &c, 0, gpu) == rows[i].factors[gpu]);
+            assert_true(bb_slow_nics_gbps(&slow, &c, gpu) == gbps * rows[i].factors[gpu]);
+        }
         /* ranks beyond the GPUs of a node start again at GPU 0 */
         assert_true(bb_slow_nic_factor(&slow, &c, 0, 8) == rows[i].factors[0]);
     }

@@ -305,8 +305,8 @@ static void report_missing(const struct bb_health_report *r)
                 all == 1 ? "" : "s", r->health->nodes);
     if (r->session->out && gpus != r->health->gpus)
         fprintf(r->session->out,
-                "# baseline: %d GPUs per node, this run has %d; expected values only for single GPUs\n", gpus,
-                r->health->gpus);
+                "# baseline: %d GPU%s per node, this run has %d; expected values only for single GPUs\n", gpus,
+                gpus == 1 ? "" : "s", r->health->gpus);
     json_decref(missing);
 }
 

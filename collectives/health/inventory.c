@@ -475,12 +475,36 @@ int bb_health_expected_gpus(const struct bb_health *h, const struct bb_session *
                : 0;
 }
 
+/* Describes the GPUs that a rank's node lacks of `expected`; the ranks of a node have the same text. */
+static void describe_lost(const struct bb_session *s, int rank, int expected, char text[MESSAGE])
+{
+    const struct bb_world *w = &s->world;
+    const int n = gpus_of(s, rank);
+    int lacking = 0, used;
+
+    while (lacking < w->size && (w->node_of[lacking] != w->node_of[rank] || !s->devices[lacking].no_gpu[0]))
+        lacking++;
+    if (n > 0 && n < expected)
+        used = snprintf(text, MESSAGE,
+                        BB_HEALTH_CUDA_FINDS "%d GPU%s, expected %d: a GPU may be lost; see nvidia-smi -L, dmesg (Xid)",
+                        n, n == 1 ? "" : "s", expected);
+    else if (n > 0) /* other ranks of the node have GPUs */
+        used = snprintf(text, MESSAGE, BB_HEALTH_CUDA_FINDS "no GPU for rank %d: %s; see nvidia-smi, dmesg (Xid)",
+                        lacking, s->devices[lacking].no_gpu);
+    else
+        used = snprintf(text, MESSAGE,
+                        BB_HEALTH_CUDA_FINDS "no GPU: %s; the driver may be down; see nvidia-smi, dmesg (Xid)",
+                        s->devices[rank].no_gpu);
+    if (s->devices[rank].is_short && w->nodes == 1 && n < expected)
+        snprintf(text + used, (size_t)(MESSAGE - used), "; to test the others: start %d rank%s", n, n == 1 ? "" : "s");
+}
+
 /* Fails each node that may have lost GPUs; if all nodes have the same number, the profile may be wrong. m: [ranks] */
 static void judge_gpus(const struct bb_health *h, const struct bb_session *s, struct message *m)
 {
     const struct bb_world *w = &s->world;
     const int first = gpus_of(s, 0);
-    bool is_common = w->nodes > 1 && first >= h->gpus && !h->node_gpus_known, any = false;
+    bool is_common = w->nodes > 1 && !bb_session_is_short(s, -1) && !h->node_gpus_known, any = false;
     int *expected;
 
     BB_NEW(expected, w->nodes);
@@ -495,17 +519,7 @@ static void judge_gpus(const struct bb_health *h, const struct bb_session *s, st
         if (expected[w->node_of[rank]] == 0)
             continue;
         m[rank].level = is_common ? BB_HEALTH_WARN : BB_HEALTH_FAIL;
-        if (gpus_of(s, rank) == 0)
-            snprintf(m[rank].text, MESSAGE,
-                     BB_HEALTH_CUDA_FINDS "no GPU: %s; the driver may be down; see nvidia-smi, dmesg (Xid)",
-                     s->devices[rank].no_gpu);
-        else
-            snprintf(m[rank].text, MESSAGE,
-                     BB_HEALTH_CUDA_FINDS "%d GPU%s, expected %d: a GPU may be lost; see nvidia-smi -L, dmesg (Xid)",
-                     gpus_of(s, rank), gpus_of(s, rank) == 1 ? "" : "s", expected[w->node_of[rank]]);
-        if (s->devices[rank].is_short && w->nodes == 1)
-            snprintf(m[rank].text + strlen(m[rank].text), MESSAGE - strlen(m[rank].text),
-                     "; to test the others: start %d rank%s", gpus_of(s, rank), gpus_of(s, rank) == 1 ? "" : "s");
+        describe_lost(s, rank, expected[w->node_of[rank]], m[rank].text);
     }
     free(expected);
 }

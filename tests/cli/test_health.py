@@ -109,6 +109,14 @@ def test_run_goes_on_without_nodes_that_lost_gpus(busbar, tmp_path, devices):
     assert "--only pairs" not in done.stdout and sorted(leaves) == [(str(n), reason) for n, reason in reasons.items() if goes_on], done.stderr
 
 
+def test_rank_without_the_gpus_of_its_node_is_named(busbar):
+    """CUDA shows the GPUs of the node to rank 0 only: none is missing (was: "CUDA finds 8 GPUs, expected 2", and the advice to start 8 ranks)."""
+    program = [busbar.build / "busbar-emulated", "health", "--quick"]
+    done = busbar.run_program(busbar.mpirun, "-n", 1, *program, ":", "-n", 1, "env", "EMU_DEVICES=0", *program,
+                              env={"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_NODES": "1"})
+    assert done.returncode == 5 and ": CUDA finds no GPU for rank 1: no CUDA-capable device is detected; see nvidia-smi, dmesg (Xid)\n" in done.stderr, done.stderr
+
+
 def test_slow_gpu_and_slow_nic_fail_and_leave(busbar, tmp_path):
     root, found, done = health(busbar, tmp_path, "--drain", ranks=24, nodes=12, status=5, slow="rank=5:1.111,link=node4-nic0:0.5")
     assert found == {("fail", "gpu", 2, 1), ("fail", "nic", 4, 0)}

@@ -86,6 +86,7 @@ static struct bb_proxy_config small_step(const struct bb_proxy_config *config, i
     o->schedule = bb_schedule_names[BB_1F1B];
     o->imbalance = 0; /* role 0 would be an arbitrary rank */
     o->seed = 0;
+    o->shares = NULL; /* those of the whole model are kept */
     o->first_layers = o->last_layers = 0;
     o->pipeline_layout = NULL;
     return as;

@@ -331,7 +331,6 @@ static void print_traffic(const struct bb_plan *plan, FILE *out)
 
 /* ---- the report ---- */
 
-/* Names the parts that --slow and --delay make slow or late, and what they cost together. */
 /* Returns whether a communicator has members at both ends of the slow NIC or path; true for other slow parts. */
 static bool may_use(const struct bb_layout *l, const struct bb_cluster *c, const struct bb_slow_item *item)
 {
@@ -360,6 +359,7 @@ static bool may_use(const struct bb_layout *l, const struct bb_cluster *c, const
     return false;
 }
 
+/* Names the parts that --slow and --delay make slow or late, and what they cost together. */
 static void print_injected(const struct bb_layout *l, const struct bb_prediction *p, FILE *out)
 {
     const struct bb_slow *slow = &p->conditions.slow;

@@ -32,6 +32,14 @@ def test_planted_variant_wins(busbar, tmp_path):
     assert run["variants"]["alone"]["best"] == "symmetric" and run["variants"]["with_gemm"] is None
 
 
+@pytest.mark.parametrize("variant", ["symmetric", "zero-sm"])
+def test_bytes_on_links_keep_their_time(busbar, tmp_path, variant):
+    """Half of the latency, but the same bytes over NVLink: of 1 GiB at 359 GB/s less than 2 % is latency."""
+    _, _, rows = variants(busbar, tmp_path, "all_gather", "--sizes", "1G", "-c", "0", *FEW, ranks=8, env={**TIMES_ONLY, **WINDOWS, **H100},
+                          variants=f"plain,{variant}")
+    assert 1 < rows[variant]["gain"] < 1.02
+
+
 def test_equal_variants_are_a_tie(busbar, tmp_path):
     lines, run, rows = variants(busbar, tmp_path, "all_gather", "--sizes", "1M", "-c", "0", variants="plain,registered,symmetric,zero-sm",
                                 env={**TIMES_ONLY, **WINDOWS})

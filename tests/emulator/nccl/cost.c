@@ -186,16 +186,21 @@ static bool cost_alone(ncclComm_t comm, const struct en_task *task, struct bb_co
     return true;
 }
 
+/* Symmetric kernels and copies move the same bytes, for which the links of a machine with a contention model take the same
+ * time, although copies do not run on its timeline. */
 static bool cost_of(ncclComm_t comm, const struct en_task *task, struct bb_cost *cost)
 {
+    double links_ns;
+
     if (!cost_alone(comm, task, cost))
         return false;
+    links_ns = emu_machine()->has_sharing ? cost->transfer_ns : 0;
     if (comm->size > 1 && en_has_algorithm(task))
         cost->transfer_ns *= slower_by_ctas(comm);
     else if (comm->size > 1)
         cost->transfer_ns = fmax(cost->transfer_ns, channels_ns(comm, cost->bytes));
     if (en_symmetric_percent(comm, task->kind) > 0) {
-        cost->transfer_ns *= en_symmetric_percent(comm, task->kind) / 100.0;
+        cost->transfer_ns = fmax(links_ns, cost->transfer_ns * en_symmetric_percent(comm, task->kind) / 100.0);
         cost->latency_ns *= en_symmetric_percent(comm, task->kind) / 100.0;
     }
     return true;

@@ -56,6 +56,8 @@ def test_predictions_match_nccl_tests_logs(busbar, golden):
                         ("all_gather --ranks 64 --cluster h100-sxm-ib --slow node1:0.5", "Hopper on several nodes, infiniband: no published timing of this kind (without --slow)\n"),
                         ("all_reduce --ranks 8 --cluster h100-nvl-pcie-ib", "Hopper with PCIe on one node: no published timing of this kind\n"),
                         ("all_reduce --ranks 16 --cluster a100-pcie-ib", "Ampere with PCIe on several nodes, infiniband: no published timing of this kind\n"),
+                        ("all_reduce --ranks 128 --cluster h100-sxm-sharp", "Hopper on several nodes, sharp: no published timing of this kind; NVLS with SHARP (a user of NCCL: 480 GB/s) is not modelled\n"),
+                        ("all_gather --ranks 128 --cluster h100-sxm-sharp", "Hopper on several nodes, sharp: no published timing of this kind\n"),
                         ("all_reduce --ranks 64 --cluster aws-p5en", "Hopper on several nodes, efa-v3: no published timing of this kind\n")):
         assert f"# accuracy: {words.split()[0]}, {line}" in busbar.run("plan", *words.split(), emulated=False).stdout
     medians = [statistics.median(of_expected[log["id"]]) for log in collective_accuracy.LOGS[:30]]

@@ -40,7 +40,10 @@ void bb_published_text(const struct bb_cluster *c, const char *what, int nodes, 
     const enum bb_gpu_generation generation = bb_cluster_generation(c);
     const char *const transport = where == SEVERAL_NODES ? c->transport : "";
     const bool differs = bb_cluster_is_ada(c) || (where != KERNEL && bb_cluster_has_pcie(c));
-    const char *error = "no published timing of this kind";
+    const char *error =
+        strcmp(transport, "sharp") == 0 && strcmp(what, "all_reduce") == 0
+            ? "no published timing of this kind; NVLS with SHARP (a user of NCCL: 480 GB/s) is not modelled"
+            : "no published timing of this kind";
     char gpus[BB_GPUS_TEXT];
 
     for (size_t i = 0; c->has_achieved && !differs && i < sizeof(kinds) / sizeof(kinds[0]); i++)

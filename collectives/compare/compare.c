@@ -1073,6 +1073,7 @@ struct bb_compared bb_compare_count(const struct bb_result_file *a, const struct
                                  .verdict = outcomes[outcome].name,
                                  .status = outcomes[outcome].status,
                                  .order = (int)(outcome == MIXED ? SLOWER : outcome), /* their largest ratio decides */
+                                 .inconclusive = INCONCLUSIVE,
                                  .over = t.slower.over};
     found.rejected_by = rejected_by(&t, threshold->strict, found.reason);
     rule_text(&t, "the ratio", found.rule);

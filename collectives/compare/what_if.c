@@ -264,6 +264,7 @@ static void doubt_line(struct table *t, int i, const struct bb_regression_thresh
         return;
     t->lines[i].within_error = true;
     c->verdict = bb_verdict_names[BB_INCONCLUSIVE];
+    c->order = c->inconclusive;
     c->status = BB_CHECK_UNKNOWN;
     c->rejected_by = threshold->strict ? "--strict" : NULL;
     snprintf(c->reason, sizeof(c->reason), "%s", c->verdict);

@@ -956,6 +956,11 @@ def test_the_last_line_is_a_verdict_on_all_plans(busbar, tmp_path):
         (tmp_path / f"{name}.json").write_text(json.dumps(plan))
     three = busbar.run("compare", "a.json", "b.json", "c.json", emulated=False, cwd=tmp_path).stdout.splitlines()
     assert three[-2].startswith("# inconclusive: b.json (+5.0 %)") and three[-1].startswith("# worst verdict: slower (c.json: transformer step"), three
+    three = busbar.run("compare", "a.json", "b.json", "a.json", emulated=False, cwd=tmp_path).stdout.splitlines()
+    assert three[-1].startswith("# worst verdict: inconclusive (b.json: "), three
+    (tmp_path / "b.json").write_text((tmp_path / "b.json").read_text().replace("1050.0", "950.0"))
+    three = busbar.run("compare", "a.json", "b.json", "a.json", emulated=False, cwd=tmp_path).stdout.splitlines()
+    assert three[-1].startswith("# worst verdict: inconclusive (b.json: "), three
     two = busbar.run("compare", "a.json", "c.json", "--threshold", "1", emulated=False, cwd=tmp_path)
     assert two.returncode == 5 and two.stdout.splitlines()[-1].startswith("# verdict: slower by more than 1 % (c.json: transformer step"), two.stdout
 

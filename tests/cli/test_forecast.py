@@ -532,7 +532,7 @@ def test_full_explains_exposed_times_of_groups_that_overlap(busbar, layout, over
     slowest = plan(busbar, args)["predicted"]
     sums = sum(group["exposed_us"] for group in slowest["groups"]), slowest["breakdown"]["exposed_us"]
     text = busbar.run("plan", "transformer", *args.split(), "--full", emulated=False).stdout
-    assert (sums[0] > sums[1] + 1) == overlap == ("exposed times have a larger sum than the rank's, because groups wait at the same time" in text)
+    assert (sums[0] > sums[1] + 1) == overlap == ("exposed times have a larger sum than the rank's, because groups transfer or wait at the same time" in text)
 
 
 def test_gpu_hours_are_a_column_and_lost_time_has_plain_numbers(busbar, tmp_path):

@@ -171,7 +171,8 @@ static void print_groups(const struct bb_plan *plan, const struct bb_prediction 
         bb_line_end(line);
     }
     if (exposed_ns > slowest->all.exposed_ns)
-        fputs("  the groups' exposed times have a larger sum than the rank's, because groups wait at the same time\n",
+        fputs("  the groups' exposed times have a larger sum than the rank's, because groups transfer or wait at the "
+              "same time\n",
               line->out);
 }
 

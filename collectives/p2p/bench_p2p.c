@@ -794,8 +794,10 @@ static void print_verdict(const struct p2p *p)
                 "# slow: %d link%s%s; ranks whose links are all slow, inside the node or between nodes: %d; such "
                 "nodes: %d (--slow %g)\n",
                 p->n_slow[BB_LINK_PAIR], p->n_slow[BB_LINK_PAIR] == 1 ? "" : "s",
-                p->n_matrices > 1 ? ", each counted in each matrix of --full" : "", p->n_slow[BB_LINK_RANK],
-                p->n_slow[BB_LINK_NODE], p->options.slow);
+                p->n_matrices > 1
+                    ? " in all matrices of --full together (bandwidth in one direction: 2 per pair, else 1)"
+                    : "",
+                p->n_slow[BB_LINK_RANK], p->n_slow[BB_LINK_NODE], p->options.slow);
     if (p->session.world.nodes > 1 && p->options.min_gbps == 0 && !has_slow_between_nodes(p))
         fprintf(p->session.out,
                 "# links are compared with each other: if %s slow, no link between nodes is slower than "

@@ -111,8 +111,9 @@ def test_short_output_has_the_ranking_and_what_restricts_the_choice(busbar, tmp_
     assert done.returncode == 0 and len(done.stdout.splitlines()) <= 25 and done.stdout.count("   both  RING SIMPLE ") == 12
     assert {c["restricted_by"] for c in json.loads((tmp_path / "r.json").read_text())["algorithms"]} == {None}
     done = busbar.run(*args, "--sizes", SMALL, ranks=2, env={**TIMES_ONLY, "NCCL_ALGO": "Ring", "NCCL_PROTO": "LL,Simple",
-                                                                      "NCCL_P2P_DISABLE": "1", "NCCL_IB_DISABLE": "0", "NCCL_MAX_CTAS": "64"})
-    assert "emulated NCCL: without effect, because not modelled: NCCL_P2P_DISABLE=1\n" in done.stderr
+                                                                      "NCCL_P2P_DISABLE": "1", "NCCL_IB_DISABLE": "0", "NCCL_MAX_CTAS": "64",
+                                                                      "NCCL_MIN_NCHANNELS": "32"})
+    assert "emulated NCCL: without effect, because not modelled: NCCL_P2P_DISABLE=1, NCCL_MIN_NCHANNELS=32\n" in done.stderr
     assert "# $NCCL_ALGO=Ring, $NCCL_PROTO=LL,Simple restricts the choice: " in done.stdout
     assert {c["restricted_by"] for c in json.loads((tmp_path / "r.json").read_text())["algorithms"]} == {"$NCCL_ALGO=Ring, $NCCL_PROTO=LL,Simple"}
 

@@ -129,7 +129,15 @@ static bool is_nvls_off(void)
     return value != NULL && strcmp(value, "0") == 0;
 }
 
-/* Prints the variables of this process that would restrict NCCL, but are not modelled; once. */
+/* Tuning variables that can make NCCL faster and are not modelled, in addition to the restrictions of environment.h. */
+static const char *const tuning[] = {
+    "NCCL_CHUNK_SIZE",           "NCCL_CROSS_NIC",         "NCCL_IB_QPS_PER_CONNECTION",
+    "NCCL_IB_SPLIT_DATA_ON_QPS", "NCCL_LL128_NTHREADS",    "NCCL_MIN_NCHANNELS",
+    "NCCL_MIN_NRINGS",           "NCCL_MIN_P2P_NCHANNELS", "NCCL_NSOCKS_PERTHREAD",
+    "NCCL_NVLS_CHUNKSIZE",       "NCCL_P2P_NET_CHUNKSIZE", "NCCL_P2P_NVL_CHUNKSIZE",
+    "NCCL_SOCKET_NTHREADS",      "NCCL_THREAD_THRESHOLDS"};
+
+/* Prints the variables of this process that would change NCCL's times, but are not modelled; once. */
 static void warn_of_others(void)
 {
     static atomic_flag warned = ATOMIC_FLAG_INIT;
@@ -141,6 +149,11 @@ static void warn_of_others(void)
     for (size_t i = 0; (r = bb_environment_restriction_at(i)) != NULL; i++)
         if (!r->modelled && bb_environment_restricts(r, getenv(r->name))) {
             fprintf(stderr, "%s%s=%s", before, r->name, getenv(r->name));
+            before = ", ";
+        }
+    for (size_t i = 0; i < sizeof(tuning) / sizeof(*tuning); i++)
+        if (getenv(tuning[i]) != NULL) {
+            fprintf(stderr, "%s%s=%s", before, tuning[i], getenv(tuning[i]));
             before = ", ";
         }
     if (*before == ',')

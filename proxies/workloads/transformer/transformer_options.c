@@ -44,10 +44,10 @@ const struct bb_opt bb_transformer_options[] = {
     OPT_INT(0, "mtp-num-layers", FIELD(mtp_layers), NULL, "N", 1, 16,
             "layers of multi-token prediction (MTP), as Megatron-LM's: each a layer as the model's last (nemotron_h: "
             "attention and experts), a projection and a head"),
-    OPT_INT(
-        0, "lora-rank", FIELD(lora_rank), NULL, "N", 1, 65536,
-        "train only adapters of this rank (LoRA) of the weights of attention, MLP and experts; all else is frozen: no "
-        "gradients, optimizer states or traffic between replicas but the gathers of zero3 and hsdp"),
+    OPT_INT(0, "lora-rank", FIELD(lora_rank), NULL, "N", 1, 65536,
+            "train only adapters of this rank (LoRA) of the weights of attention, MLP and experts; all else is frozen, "
+            "in 16 bits "
+            "(no QLoRA): no gradients, optimizer states or traffic between replicas but the gathers of zero3 and hsdp"),
     OPT_CHOICE(
         0, "lora-targets", FIELD(lora_targets), NULL, "WHICH", lora_choices,
         "with --lora-rank: weights with adapters (default: all, those of attention, MLP and experts, not the router); "

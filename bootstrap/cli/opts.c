@@ -651,8 +651,14 @@ static void check_output(void *arg, const struct bb_opt *opt, const void *field)
     struct files_check *check = arg;
     const char *path = opt->writes ? *(const char *const *)field : NULL, *emulated = getenv("EMU_CLUSTER");
 
-    if (check->rc || !path || strcmp(path, "-") == 0)
+    if (check->rc || !path)
         return;
+    if (strcmp(path, "-") == 0) { /* the help names the options that accept it */
+        if (!strstr(opt->help, "stdout"))
+            check->rc = bb_err(BB_EUSAGE, "--%s - is not stdout; try: --%s /dev/stdout, or ./- for a file of this name",
+                               opt->name, opt->name);
+        return;
+    }
     check->rc =
         emulated && bb_opts_replaces(path, emulated)
             ? bb_err(BB_EUSAGE, "--%s %s: $EMU_CLUSTER names the same file; try: another file name", opt->name, path)

@@ -86,7 +86,8 @@ static inline const char *bb_opt_choice(const struct bb_opt *opt, size_t i)
  *   OPT_CHOICE_AT: the same parameters as OPT_CHOICE, but with choice_at instead of choices
  *   OPT_STRING(letter, name, offset, default, arg, help)
  *   OPT_TEXTS(letter, name, offset, arg, help)
- *   OPT_OUTPUT(letter, name, offset, help): the name of a file that the command writes
+ *   OPT_OUTPUT(letter, name, offset, help): the name of a file that the command writes; "-" is invalid, unless the help
+ *   contains "stdout"
  * Designated initializers may follow the help: OPT_FLAG(0, "ops", FIELD(ops), "also every operation", .needs = ...).
  */
 #define OPT_FLAG(l, n, at, ...) OPT_ROW(BB_OPT_FLAG, l, n, at, .help = __VA_ARGS__)

@@ -101,8 +101,6 @@ static int check_arguments(const struct options *o, const struct bb_positionals 
         return bb_err(BB_EUSAGE, "no result file given: busbar report RESULT... -o FILE");
     if (!o->output)
         return bb_err(BB_EUSAGE, "no output file given: busbar report RESULT... -o FILE");
-    if (strcmp(o->output, "-") == 0)
-        return bb_err(BB_EUSAGE, "--output - is not stdout; try: --output /dev/stdout");
     for (int i = 0; i < files->n; i++)
         if (strcmp(files->word[i], "-") == 0)
             return bb_err(BB_EUSAGE, "- is not stdin; try: /dev/stdin");

@@ -175,7 +175,9 @@ INVALID_FILES = [
     "plan gpt2_large --ranks 4 --cluster h100-sxm-ib --trace no/x", "plan all_reduce --ranks 4 --cluster h100-sxm-ib --csv no/x",
     "list --json no/x", "compare a.json a.json --json no/x", "compare a.json a.json --csv no/x", "calibrate a.json -o no/x.json",
     "calibrate a.json -o x.json --json no/x", "sweep s.json --json no/x", "sweep s.json --csv no/x", "report a.json -o no/x",
-    "bench all_reduce --json no/x", "bench all_reduce --csv no/x", "proxy resnet50 --trace no/x"]
+    "bench all_reduce --json no/x", "bench all_reduce --csv no/x", "proxy resnet50 --trace no/x", "proxy resnet50 --trace -",
+    "plan gpt2_large --ranks 4 --cluster h100-sxm-ib --trace -", "plan gpt2_large --ranks 4 --cluster h100-sxm-ib --export goal -",
+    "bench all_reduce --junit -"]
 
 
 def test_unusable_files_end_every_command_with_status_2(busbar, tmp_path):

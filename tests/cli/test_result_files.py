@@ -399,7 +399,7 @@ def test_reader_of_a_pipe_may_start_at_the_same_time(busbar, tmp_path):
 @pytest.mark.parametrize("command,message", [
     ("plan transformer --ranks 8 --model -", "--model - is not stdin; try: --model /dev/stdin"),
     ("plan all_reduce --ranks 8 --cluster -", "--cluster - is not stdin; try: --cluster /dev/stdin"),
-    ("report x.json -o -", "--output - is not stdout; try: --output /dev/stdout"),
+    ("report x.json -o -", "--output - is not stdout; try: --output /dev/stdout, or ./- for a file of this name"),
     ("report - -o x.html", "- is not stdin; try: /dev/stdin"),
 ])
 def test_a_dash_is_no_file_name(busbar, tmp_path, command, message):

@@ -89,6 +89,16 @@ def test_groups_that_other_links_limit_share_their_nics_as_planned(busbar, tmp_p
     assert run_us == pytest.approx(planned_us, rel=1e-6)
 
 
+def test_groups_on_nics_of_two_and_of_three_gpus_share_them_as_planned(busbar, tmp_path):
+    """A member that is alone on a NIC transfers more than members that share one. With jitter the simulation takes no ranks as equivalent."""
+    (cluster := tmp_path / "nics.json").write_text(json.dumps({"name": "x", "base": H100, "nics_per_node": 3}))
+    args = ("transformer", "--model", "llama3_8b", "--layers", 2, "--compute", "none", "--tp", 2, "--pp", 2, "--micro-batches", 1, "--dp-sync", "distributed")
+    planned_us, run_us = step_of(busbar, tmp_path, *args, ranks=32, cluster=str(cluster))
+    distinct = busbar.run("plan", *args, "--ranks", 32, "--cluster", cluster, "--jitter", "0.001%", "--samples", 1, "--json", "-", emulated=False)
+    jitter = json.loads(distinct.stdout)["predicted"]["jitter"]
+    assert run_us == pytest.approx(planned_us, rel=1e-6) and jitter["step_us"]["p50"] == pytest.approx(planned_us, rel=1e-6)
+
+
 def test_waiting_workers_of_a_parameter_server_use_no_link(busbar, tmp_path):
     """GPUs that share NICs have one emulated timeline, on which a broadcast begins when the server does. On a timeline per process it begins
     with its worker, and slows the reductions down while it waits: then the run is too slow (tests/emulator/README.md has the bound)."""

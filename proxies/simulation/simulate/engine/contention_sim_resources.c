@@ -178,6 +178,8 @@ void bb_contention_sim_set_collective_uses(struct bb_contention_sim *s, int inst
         const double part = bb_cost_nic_part(cost, &inst->placement, on->on_nic);
 
         rates[BB_NIC_OUT] = rates[BB_NIC_IN] = part * nic;
+        flow->net_bytes_per_ns = fmax(flow->net_bytes_per_ns, part * nic);
+        flow->bytes_per_ns = fmax(flow->bytes_per_ns, part * nic);
         rates[BB_PATH_OUT] = rates[BB_PATH_IN] = part * path;
         for (enum bb_resource_kind what = BB_RESOURCE_LEAF; what < BB_RESOURCE_KINDS; what++)
             if (s->resource_base[what] != BB_NONE) {

@@ -1,6 +1,6 @@
 /*
  * class_refinement.c - adds properties of the machine to the search for classes of equivalent ranks
- * (graph/rank_classes.h): injected slow GPUs, NICs and links; which ranks share a NIC; and, in a fabric with
+ * (graph/rank_classes.h): injected slow GPUs, NICs and links; which ranks share a NIC; how many members of their groups do; and, in a fabric with
  * oversubscribed uplinks, which ranks are attached to the same leaf switch or pod. Ranks of one class then have
  * equivalent network paths: their messages cross the same switch levels, the members of their collectives are
  * distributed equally over leaves and pods, and the ranks that share their NIC, leaf or pod belong to the same classes.
@@ -133,15 +133,17 @@ int bb_sim_find_classes(struct bb_sim *m, struct bb_faults *faults)
 {
     const struct bb_cluster *c = m->cluster;
     const bool crosses = c && (bb_resource_can_limit(c, BB_RESOURCE_LEAF) || bb_resource_can_limit(c, BB_RESOURCE_POD));
+    const bool shares =
+        c && bb_cluster_gpus_share_nics(c); /* members of a group may have unequal parts of their NICs */
     struct bb_rank_marks marks = {.all_distinct = m->conditions.jitter > 0};
     uint64_t *mark = NULL;
     int rc = 0;
 
-    if (c && (m->conditions.slow.n > 0 || crosses))
+    if (c && (m->conditions.slow.n > 0 || crosses || shares))
         BB_NEW(mark, m->step->layout.ranks);
     if (c && m->conditions.slow.n > 0)
         mark_slow(m, mark);
-    if (crosses)
+    if (crosses || shares)
         mark_collectives(m, mark);
     for (enum bb_resource_kind what = 0; what < BB_RESOURCE_KINDS; what++)
         if (what != BB_RESOURCE_PATH && bb_resource_can_limit(c, what)) /* a path is listed with its NIC */

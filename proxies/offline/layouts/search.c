@@ -1198,6 +1198,17 @@ static int validate_given(const struct bb_layout_search *s)
     return 0;
 }
 
+/* Returns the state of a search for other options, to be started by begin_trial. */
+static struct work trial_of(const struct work *w, const struct bb_layout_search *search, struct bb_layout_space *space)
+{
+    return (struct work){.search = search,
+                         .space = space,
+                         .arch = w->arch,
+                         .progress = w->progress,
+                         .equalizes = w->equalizes,
+                         .loads = w->loads};
+}
+
 /* Lists the layouts of w->search in *space, which is that of w. end_trial frees them. */
 static void begin_trial(struct work *w, struct bb_layout_space *space)
 {
@@ -1224,12 +1235,7 @@ static bool has_layouts(const struct work *w, const struct bb_proxy_config *give
 {
     struct bb_layout_search search = *w->search;
     struct bb_layout_space space;
-    struct work other = {.search = &search,
-                         .space = &space,
-                         .arch = w->arch,
-                         .progress = w->progress,
-                         .equalizes = w->equalizes,
-                         .loads = w->loads};
+    struct work other = trial_of(w, &search, &space);
     bool found;
 
     search.given = given;
@@ -1386,12 +1392,7 @@ static struct batches find_batches(const struct work *w, bool *in_memory)
     struct bb_proxy_config config = *w->search->config;
     struct bb_layout_search search = *w->search;
     struct bb_layout_space space;
-    struct work other = {.search = &search,
-                         .space = &space,
-                         .arch = w->arch,
-                         .progress = w->progress,
-                         .equalizes = w->equalizes,
-                         .loads = w->loads};
+    struct work other = trial_of(w, &search, &space);
     const int given = config.global_batch, largest = search.given->micro_batch_size;
     struct batches found;
 
@@ -1446,12 +1447,7 @@ static int find_smallest_batch(const struct work *w, const struct bb_proxy_confi
     struct bb_proxy_config smallest = *given;
     struct bb_layout_search search = *w->search;
     struct bb_layout_space space;
-    struct work other = {.search = &search,
-                         .space = &space,
-                         .arch = w->arch,
-                         .progress = w->progress,
-                         .equalizes = w->equalizes,
-                         .loads = w->loads};
+    struct work other = trial_of(w, &search, &space);
     long long found = 0;
 
     smallest.micro_batch_size = given->micro_batch_size ? given->micro_batch_size : 1;

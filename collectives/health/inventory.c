@@ -323,7 +323,7 @@ static bool lacks(const struct state *one, int item)
     return !one->has_gpu && !one->text[item][0];
 }
 
-/* Returns the text that most ranks have; NULL: two texts have the most. half: out: more than half of the ranks have it. */
+/* Returns the text that most ranks have; "": none has a GPU; NULL: two texts have the most. half: out: more than half of the ranks have it. */
 static const char *usual_text(const struct state *all, int size, int item, bool *half)
 {
     const char *usual = NULL, *found = NULL;
@@ -331,6 +331,8 @@ static const char *usual_text(const struct state *all, int size, int item, bool 
 
     for (int r = 0; r < size; r++)
         known += !lacks(&all[r], item);
+    if (known == 0)
+        usual = "";
     for (int r = 0; r < size && 2 * most <= known; r++) {
         int n = 0;
 
@@ -495,7 +497,7 @@ static void describe_lost(const struct bb_session *s, int rank, int expected, ch
         used = snprintf(text, MESSAGE,
                         BB_HEALTH_CUDA_FINDS "no GPU: %s; the driver may be down; see nvidia-smi, dmesg (Xid)",
                         s->devices[rank].no_gpu);
-    if (s->devices[rank].is_short && w->nodes == 1 && n < expected)
+    if (s->devices[rank].is_short && w->nodes == 1 && n > 0 && n < expected)
         snprintf(text + used, (size_t)(MESSAGE - used), "; to test the others: start %d rank%s", n, n == 1 ? "" : "s");
 }
 

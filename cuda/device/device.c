@@ -2,6 +2,7 @@
 #include "cuda/device/device.h"
 
 #include "bootstrap/base/alloc.h"
+#include "bootstrap/base/environment.h"
 #include "cuda/device/assign.h"
 #include "cuda/device/check.h"
 #include "cuda/device/driver.h"
@@ -101,10 +102,11 @@ static int list_visible(struct bb_visible *visible)
 {
     const char *listed = getenv("CUDA_VISIBLE_DEVICES");
     struct cudaDeviceProp prop;
-    int count, rc = 0;
+    int count, driver = 0, rc = 0;
 
     memset(visible, 0, sizeof(*visible));
     visible->hides_all = listed && strspn(listed, "0123456789GM") == 0; /* "", "-1", "NoDevFiles"; not 0, GPU-, MIG- */
+    visible->has_driver = cudaDriverGetVersion(&driver) == cudaSuccess && driver > 0;
     if (no_gpu_reason(&count))
         return 0; /* choose_ordinal reports the missing GPU after all ranks have exchanged their lists of visible
                      GPUs */
@@ -155,7 +157,7 @@ static int needy_rank(const struct bb_world *w, const struct bb_visible *all, en
     int rank = -1;
 
     for (int r = 0; r < w->size; r++)
-        any |= all[r].n > 0;
+        any |= all[r].n > 0 || all[r].has_driver;
     for (int r = w->size - 1; r >= 0; r--)
         if (all[r].n == 0 && (!any || share != BB_SHARE_IF_SHORT || all[r].hides_all))
             rank = r;
@@ -193,8 +195,9 @@ static int report_unassigned(const struct bb_world *w, const struct bb_visible *
         return -(int)code;
     why = no_gpu_reason(&count);
     if (seen == 0)
-        return bb_err(code, "no usable GPU on this host: %s; try: busbar-emulated, which runs on emulated GPUs",
-                      why ? why : "CUDA found none at first, but finds one now");
+        return bb_err(code, "no usable GPU on this host: %s%s",
+                      why ? why : "CUDA found none at first, but finds one now",
+                      bb_environment_is_emulated() ? "" : "; try: busbar-emulated, which runs on emulated GPUs");
     if (first > 0)
         return bb_err(code, "%d ranks on this host need GPUs %d to %d, but the host has only GPUs 0 to %d",
                       w->local_size, first, first + w->local_size - 1, seen - 1);
@@ -242,6 +245,7 @@ static int use_device(int ordinal, struct bb_device_info *info)
         why = no_gpu_reason(&n);
         snprintf(info->no_gpu, sizeof info->no_gpu, "%s", why ? why : "CUDA found none at first");
         info->ordinal = -1;
+        info->emulated = bb_environment_is_emulated();
     } else {
         rc = bb_device_use(ordinal, info);
         info->node_gpus = of_node.node_gpus;

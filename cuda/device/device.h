@@ -41,7 +41,8 @@ int bb_device_count_in_child(void);
  * bb_device_choose - collective: select a GPU for every rank (see assign.h) and make this rank's GPU current.
  *   first      lowest device number to use
  *   share      if there are too few GPUs, use device (first + local rank) modulo the number of GPUs; with
- *              BB_SHARE_IF_SHORT, ranks to which CUDA shows no GPU have none (ordinal -1), unless no rank has one
+ *              BB_SHARE_IF_SHORT, ranks to which CUDA shows no GPU have none (ordinal -1), unless no rank has one or
+ *              the driver library
  *   info       out: the GPU of this rank
  *   Returns    0, or an error code on all ranks: -BB_EUSAGE if two ranks would share a GPU, -BB_EFAIL if a rank has no
  *              GPU. Only the rank without a GPU prints the error; no rank may exit before this rank has printed it

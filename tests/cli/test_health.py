@@ -37,7 +37,7 @@ LOST_GPU = "CUDA finds 7 GPUs, expected 8: a GPU may be lost"
 
 
 def test_missing_gpus_are_named(busbar, tmp_path):
-    """A node with 7 of 8 GPUs fails in every output, with 8 ranks or with 7, whose GPUs are tested. In a run with 8 ranks nothing was drained."""
+    """A node with 7 of 8 GPUs or none fails in every output, with 8 ranks or with 7, whose GPUs are tested. In a run with 8 ranks nothing was drained."""
     def run(gpus, devices, *args, status=0, **env):
         env = {"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_DEVICES": str(devices), **env}
         done = busbar.run("health", "--quick", "--drain", "-g", gpus, "--json", tmp_path / "r.json", "--prometheus", tmp_path / "m.prom",
@@ -45,12 +45,12 @@ def test_missing_gpus_are_named(busbar, tmp_path):
         assert done.returncode == status, done.stderr
         return json.loads((tmp_path / "r.json").read_text()), done.stdout.splitlines(), done.stderr
 
-    def fails(root, lines, error, tested=True, more=""):
+    def fails(root, lines, error, tested=True, more="; see nvidia-smi -L, dmesg (Xid)", lost=LOST_GPU):
         assert root["status"] == "below threshold" and [v["level"] for v in root["verdicts"]] == ["fail"] and not root["shared_gpu"]
-        assert [f["reason"] for f in root["findings"]] == [root["reason"].split(": ", 1)[1]] == [LOST_GPU + "; see nvidia-smi -L, dmesg (Xid)" + more]
-        assert f'scontrol update nodename={root["verdicts"][0]["host"]} state=drain reason="busbar: {LOST_GPU}"' in lines and root["reason"] in error
+        assert [f["reason"] for f in root["findings"]] == [root["reason"].split(": ", 1)[1]] == [lost + more]
+        assert f'scontrol update nodename={root["verdicts"][0]["host"]} state=drain reason="busbar: {lost}"' in lines and root["reason"] in error
         metrics, (failure,) = (tmp_path / "m.prom").read_text(), ET.parse(tmp_path / "r.xml").iter("failure")
-        assert 'busbar_run_success{command="health",gpus="emulated"} 0' in metrics and re.search(r'check="node .*"\} 2', metrics) and LOST_GPU in failure.get("message")
+        assert 'busbar_run_success{command="health",gpus="emulated"} 0' in metrics and re.search(r'check="node .*"\} 2', metrics) and lost in failure.get("message")
         assert bool(root["results"]) == tested and len(lines) <= 25
         return lines[-1]
     for gpus, env in ((4, {}), (3, {"CUDA_VISIBLE_DEVICES": "5,6,7"})):  # a job that was given a part of the node
@@ -64,7 +64,12 @@ def test_missing_gpus_are_named(busbar, tmp_path):
     assert 'busbar_run_success{command="health",gpus="emulated"} 1' in (tmp_path / "m.prom").read_text()
     last = fails(*run(7, 7, status=5))
     assert last == "# FAILED: 1 part; 1 node: 0 ok, 0 warn, 1 fail, 0 unknown; 7 of 8 GPUs of the node tested"
-    assert fails(*run(8, 7, status=5), tested=False, more="; to test the others: start 7 ranks") == "# ENDED in stage inventory"
+    assert fails(*run(8, 7, status=5), tested=False, more="; see nvidia-smi -L, dmesg (Xid); to test the others: start 7 ranks") == "# ENDED in stage inventory"
+    for gpus, args in ((8, ("--expect", "h100-sxm-ib")), (1, ())):  # the driver is down: exit status 1, and the next job started
+        root, lines, error = run(gpus, 0, *args, status=5)
+        assert fails(root, lines, error, tested=False, more="; the driver may be down; see nvidia-smi, dmesg (Xid)",
+                     lost="CUDA finds no GPU: no CUDA-capable device is detected") == "# ENDED in stage inventory" and root["emulated"]
+    assert run(8, 0, status=1, CUDA_VISIBLE_DEVICES="")[2].endswith("no usable GPU on this host: no CUDA-capable device is detected\n")
     for args in ((), ("--expect", "h100-sxm-ib")):
         assert fails(*run(7, 7, "--only", "inventory", *args, status=5), tested=False).startswith("# FAILED: 1 part; only stage inventory: 1 node: ")
     assert run(7, 7, "--only", "inventory", "--expect", "b200-nothing", status=2)[2].startswith("busbar: unknown cluster")

@@ -448,7 +448,9 @@ void bb_health_print_tests(const struct bb_health_report *r, int first, int end)
             fprintf(out,
                     (test == BB_HEALTH_PEERS || test == BB_HEALTH_SLOWEST_PEER) && isfinite(h->median[BB_HEALTH_TO_GPU])
                         ? "not measured, no GPU can access another's memory"
-                        : "not run, too few nodes are left");
+                    : bb_health_active(h) > 0 ? "not run, too few nodes are left"
+                    : h->nodes > 1            ? "not run, all nodes failed earlier tests"
+                                              : "not run, the node failed an earlier test");
         else
             fprintf(out, "median%s %.4g %s", h->of_faster[test] ? " of the faster GPUs" : "", median,
                     bb_health_tests[test].unit);

@@ -586,10 +586,14 @@ static void add_messages(struct bb_health *h, const struct bb_session *s, const 
     }
     if (is_common)
         add_finding(h, &m[0], -1, -1);
-    for (int rank = 0; rank < w->size && !is_common; rank++)
-        if (m[rank].text[0] && (gpu_of[rank] == 0 || !of_node[w->node_of[rank]]) && !shares_gpu(s, rank))
-            add_finding(h, &m[rank], w->node_of[rank],
-                        of_node[w->node_of[rank]] && (h->gpus > 1 || s->devices[rank].no_gpu[0]) ? -1 : gpu_of[rank]);
+    for (int rank = 0; rank < w->size && !is_common; rank++) {
+        const bool is_of_node = of_node[w->node_of[rank]];
+
+        if (m[rank].text[0] && (gpu_of[rank] == 0 || !is_of_node) && !shares_gpu(s, rank))
+            add_finding(
+                h, &m[rank], w->node_of[rank],
+                is_of_node && (h->gpus > 1 || bb_begins_with(m[rank].text, BB_HEALTH_CUDA_FINDS)) ? -1 : gpu_of[rank]);
+    }
     free(of_node);
 }
 
@@ -642,7 +646,8 @@ int bb_health_inventory(struct bb_health *h, struct bb_session *s, const int *gp
             if (items[i].kind == FACT) {
                 const char *before = earlier_text(earlier, w->hosts[rank], gpu_of[rank]);
 
-                if (!lacks(&all[rank], i))
+                if (!lacks(&all[rank], i) &&
+                    (items[i].read != read_gpus || all[rank].text[i][0])) /* hidden GPUs: a wish */
                     judge_fact(&items[i], all[rank].text[i], usual, half, before, &tie, &m[rank]);
                 if (items[i].read == read_nics)
                     judge_nics(all[rank].text[i], w->nodes, before, &m[rank]);

@@ -73,6 +73,8 @@ def test_missing_gpus_are_named(busbar, tmp_path):
     for args in ((), ("--expect", "h100-sxm-ib")):
         assert fails(*run(7, 7, "--only", "inventory", *args, status=5), tested=False).startswith("# FAILED: 1 part; only stage inventory: 1 node: ")
     assert run(7, 7, "--only", "inventory", "--expect", "b200-nothing", status=2)[2].startswith("busbar: unknown cluster")
+    root, lines, error = run(1, 7, "--only", "inventory", status=5)  # GPU 0 is healthy
+    assert fails(root, lines, error, tested=False).startswith("# FAILED: 1 part; ") and root["findings"][0]["gpu"] is None
     root, _, _ = run(4, 4, "--only", "inventory", "--expect", "h100-sxm-ib")  # nodes with 4 GPUs are built
     assert root["findings"] == []
 
@@ -81,6 +83,8 @@ def test_baseline_of_more_gpus_is_compared(busbar, tmp_path):
     """It was refused. Nodes with 4 GPUs are built, but this one had 8."""
     env, good = {"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib"}, tmp_path / "good.json"
     assert busbar.run("health", "--quick", "--save-baseline", good, "-g", 8, env=env).returncode == 0
+    done = busbar.run("health", "--quick", "--expect", good, "-g", 1, "--nagios", mpirun=(), env={**env, "CUDA_VISIBLE_DEVICES": "5"})
+    assert done.returncode == 0 and done.stdout.startswith("BUSBAR OK"), done.stdout  # hidden GPUs are no change of the node
     for devices, gpus in ((7, 7), (4, 4), (4, 8)):
         done = busbar.run("health", "--quick", "--expect", good, "-g", gpus, "--json", tmp_path / "r.json", env={**env, "EMU_DEVICES": str(devices)})
         root = json.loads((tmp_path / "r.json").read_text())
@@ -423,6 +427,8 @@ def test_soak_repeats_and_reports_drift(busbar, tmp_path):
     for args in (("--only", "pairs", "--thorough"), ("--thorough", "--soak", "0")):
         plan = busbar.run("health", "--plan", "--ranks", 32, "--expect", "h100-sxm-ib", *args, emulated=False).stdout
         assert "pairs " in plan and "soak" not in plan
+    plan = busbar.run("health", "--plan", "--ranks", 8, "--expect", "h100-sxm-ib", "--only", "soak", "--soak", "1h", emulated=False).stdout
+    assert plan.startswith("# 1 node of 8 GPUs; expected nothing of a profile; the soak compares values with those of its first round\n")
     root, _, _ = health(busbar, tmp_path, "--only", "gpu", "--soak", "300ms", ranks=2, nodes=1, status=5, slow="rank=0:1.4,rank=1:1.4")
     assert root["verdicts"][0]["level"] == "fail" and root["soak"] == []  # no node is left
 
@@ -677,7 +683,7 @@ def test_left_out_stages_and_a_wrong_profile_are_said(busbar, tmp_path):
 
 def test_one_node_that_fails_has_no_paths_and_no_later_stage(busbar, tmp_path):
     _, found, done = health(busbar, tmp_path, ranks=8, nodes=1, status=5, slow="rank=5:1.3")
-    assert found == {("fail", "gpu", 0, 5)} and done.stdout.count("not run, too few nodes are left") == 5
+    assert found == {("fail", "gpu", 0, 5)} and done.stdout.count("not run, the node failed an earlier test") == 5
     assert "access" not in done.stdout and done.stdout.splitlines()[-1] == "# FAILED: 1 part; 1 node: 0 ok, 0 warn, 1 fail, 0 unknown"
 
 

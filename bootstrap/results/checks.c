@@ -77,13 +77,19 @@ static double real_of(const json_t *check, const char *key)
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-static enum bb_check_status status_of(const json_t *check)
+/* Returns the status of a check, or the level of a finding. */
+static enum bb_check_status status_at(const json_t *check, const char *key)
 {
     int status = 0;
 
-    while (status < BB_CHECK_UNKNOWN && strcmp(text_of(check, "status"), bb_check_names[status]) != 0)
+    while (status < BB_CHECK_UNKNOWN && strcmp(text_of(check, key), bb_check_names[status]) != 0)
         status++;
     return (enum bb_check_status)status;
+}
+
+static enum bb_check_status status_of(const json_t *check)
+{
+    return status_at(check, "status");
 }
 
 /* Returns the words of the command line before its options; of `compare`, without its files: a label of each week's files would
@@ -272,12 +278,15 @@ static void put_family(FILE *out, const char *name, const char *help)
     fprintf(out, "# HELP %s %s\n# TYPE %s gauge\n", name, help, name);
 }
 
-/* Writes a sample. label: another label, and its value; NULL: none. host: "": none. */
-static void put_sample(const struct view *v, FILE *out, const char *metric, const char *const label[2],
-                       const char *host, double value)
+/* Writes a sample. label: another label, and its value; NULL: none. host, gpu: "": none. */
+static void put_sample_of_gpu(const struct view *v, FILE *out, const char *metric, const char *const label[2],
+                              const char *host, const char *gpu, double value)
 {
-    const char *const labels[][2] = {
-        {"command", v->command}, {"gpus", v->label}, {label ? label[0] : "", label ? label[1] : ""}, {"host", host}};
+    const char *const labels[][2] = {{"command", v->command},
+                                     {"gpus", v->label},
+                                     {label ? label[0] : "", label ? label[1] : ""},
+                                     {"host", host},
+                                     {"gpu", gpu}};
 
     fputs(metric, out);
     for (size_t i = 0; i < sizeof labels / sizeof *labels; i++)
@@ -286,6 +295,12 @@ static void put_sample(const struct view *v, FILE *out, const char *metric, cons
             put_label(out, labels[i][0], labels[i][1]);
         }
     fprintf(out, "} %.12g\n", value);
+}
+
+static void put_sample(const struct view *v, FILE *out, const char *metric, const char *const label[2],
+                       const char *host, double value)
+{
+    put_sample_of_gpu(v, out, metric, label, host, "", value);
 }
 
 static void put_check(const struct view *v, FILE *out, const char *metric, size_t check, double value)
@@ -336,6 +351,49 @@ static void put_nodes(const struct view *v, FILE *out)
     }
 }
 
+/* Returns the status of a check: of a test, the worst one of its findings. */
+static enum bb_check_status worst_status(const struct view *v, const json_t *check)
+{
+    enum bb_check_status worst = status_of(check);
+    const json_t *finding;
+    size_t i;
+
+    json_array_foreach(json_object_get(v->root, "findings"), i, finding)
+    {
+        const enum bb_check_status status = status_at(finding, "level");
+
+        if (strcmp(text_of(finding, "test"), text_of(check, "check")) == 0 && status < BB_CHECK_UNKNOWN &&
+            status > worst)
+            worst = status;
+    }
+    return worst;
+}
+
+/* Writes the status of each part with findings in a test, once: they are sorted, the worst first. */
+static void put_findings(const struct view *v, FILE *out)
+{
+    json_t *seen = json_object();
+    const json_t *finding;
+    size_t i;
+
+    json_array_foreach(json_object_get(v->root, "findings"), i, finding)
+    {
+        const char *test = text_of(finding, "test"), *host = text_of(finding, "host"), *gpu = text_of(finding, "pci");
+        char *key = bb_format("%s %s %s", test, host, gpu);
+
+        if (*test && *host && !json_object_get(seen, key)) {
+            if (json_object_size(seen) == 0)
+                put_family(out, "busbar_finding_status",
+                           "Status of a part in a test: 1 warning, 2 failure, 3 unknown.");
+            put_sample_of_gpu(v, out, "busbar_finding_status", (const char *const[]){"check", test}, host, gpu,
+                              status_at(finding, "level"));
+            json_object_set_new(seen, key, json_true());
+        }
+        free(key);
+    }
+    json_decref(seen);
+}
+
 static void put_prometheus(const struct view *v, FILE *out)
 {
     put_family(out, "busbar_run_info", "Version of busbar.");
@@ -348,7 +406,8 @@ static void put_prometheus(const struct view *v, FILE *out)
         return;
     put_family(out, "busbar_check_status", "Result of a check: 0 ok, 1 warning, 2 failure, 3 unknown.");
     for (size_t i = 0; i < json_array_size(v->checks); i++)
-        put_check(v, out, "busbar_check_status", i, status_of(json_array_get(v->checks, i)));
+        put_check(v, out, "busbar_check_status", i, worst_status(v, json_array_get(v->checks, i)));
+    put_findings(v, out);
     for (size_t unit = 0; unit < sizeof units / sizeof *units; unit++) {
         put_values(v, out, &units[unit], "measured");
         put_values(v, out, &units[unit], "expected");

@@ -82,8 +82,9 @@ def run(busbar, tmp_path, *args, status=0, ranks=2, **env):
     assert len(root["checks"]) + 1 == len(cases) and [names[c["status"]] for c in root["checks"]] == [r for r, _ in cases.values()][:-1]
     assert any(result in ("failure", "error") for result, _ in cases.values()) == (status != 0)
     assert metrics["busbar_run_success", None] == (status == 0)
+    statuses, findings = ["ok", "warn", "fail", "unknown"], root.get("findings", [])
     assert [v for (name, _), v in metrics.items() if name == "busbar_check_status"] == [
-        ["ok", "warn", "fail", "unknown"].index(c["status"]) for c in root["checks"]]
+        max(map(statuses.index, [c["status"], *(f["level"] for f in findings if f["test"] == c["check"])])) for c in root["checks"]]
     return root, cases, metrics
 
 
@@ -150,6 +151,10 @@ def test_each_node_has_a_status_with_its_host(busbar, tmp_path):
     root, _, _ = run(busbar, tmp_path, "health", "--only", "pairs", ranks=4, status=5, EMU_NODES="4", EMU_SLOW="link=node1-nic0:0.5")
     samples = re.findall(r'^busbar_check_status\{.*host="([^"]+)"\} (\d)$', (tmp_path / "r.prom").read_text(), re.M)
     assert [int(status) for _, status in samples] == [0, 2, 0, 0] and [host for host, _ in samples] == [v["host"] for v in root["verdicts"]]
+    root, _, metrics = run(busbar, tmp_path, "health", "--only", "gpu", ranks=4, status=5, EMU_SLOW="rank=2:1.3")  # GEMM was 0
+    samples = re.findall(r'^busbar_finding_status\{.*check="(.+)",host="(.+)",gpu="(.+)"\} 2$', (tmp_path / "r.prom").read_text(), re.M)
+    assert metrics["busbar_check_status", "GEMM"] == 2 and metrics["busbar_check_status", "memory copy"] == 0
+    assert samples == [(f["test"], f["host"], f["pci"]) for f in root["findings"]] == [("GEMM", root["verdicts"][0]["host"], "0000:03:00.0")]
 
 
 def test_nagios_line_and_status(busbar, tmp_path):

@@ -373,7 +373,7 @@ def submit(done, sweep, env=None):
 
 @pytest.mark.smoke
 def test_slurm_scripts_keep_special_characters(sweep):
-    special = study(environment={"TEXT": [SPECIAL_CHARACTERS, "plain"], "GONE": None}, options={"trace": [SPECIAL_CHARACTERS, "-", "a=b"]},
+    special = study(environment={"TEXT": [SPECIAL_CHARACTERS, "plain"], "GONE": None}, options={"trace": [SPECIAL_CHARACTERS, "./-", "a=b"]},
                     launch_arguments=["--comment=" + SPECIAL_CHARACTERS],
                     slurm={"lines": ["--partition=gpu", "--comment=\"two words\""], "setup": ["GONE=1"], "at_once": 2})
     done = sweep(special, "--slurm")

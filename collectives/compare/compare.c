@@ -80,8 +80,9 @@ static bool same_text(const char *a, const char *b)
 static bool same_measurement(const struct bb_timing *a, const struct bb_timing *b)
 {
     return a->bytes == b->bytes && a->root == b->root && a->group == b->group && a->cycle == b->cycle &&
-           same_text(a->what, b->what) && same_text(a->dtype, b->dtype) && same_text(a->op, b->op) &&
-           same_text(a->placement, b->placement) && same_text(a->mode, b->mode) && a->same_node == b->same_node;
+           same_text(a->key ? a->key : a->what, b->key ? b->key : b->what) && same_text(a->dtype, b->dtype) &&
+           same_text(a->op, b->op) && same_text(a->placement, b->placement) && same_text(a->mode, b->mode) &&
+           a->same_node == b->same_node;
 }
 
 /* Matches the rows of two result files as described in compare.h. The search for a match begins at the row of B
@@ -149,7 +150,7 @@ static const struct bb_field fields[] = {
 };
 /* The table of two results of health. */
 static const struct bb_field health_fields[] = {
-    {NULL, "what", "", 44, 0, SHOWS(key.what)},        {NULL, "A", "(GB/s)", 10, 2, SHOWS(a_rate)},
+    {NULL, "what", "", 52, 0, SHOWS(key.what)},        {NULL, "A", "(GB/s)", 10, 2, SHOWS(a_rate)},
     {NULL, "B", "(GB/s)", 10, 2, SHOWS(b_rate)},       {NULL, "A/B", "", 6, 3, SHOWS(times)},
     {NULL, "verdict", "", 13, 0, SHOWS(verdict_text)}, {0}};
 
@@ -262,7 +263,7 @@ struct comparison {
     size_t without_ratio; /* rows with a time of 0 or without a time */
     size_t only_a, only_b, pairs;
     json_t *
-        not_compared; /* {"test", "a", "b"}: tests of health that ran on different numbers of nodes; not in only_a, only_b */
+        not_compared; /* {"test", "of", "a", "b"}: tests of health whose sizes (bb_test_sizes) differ; not in only_a, only_b */
     enum bb_verdict *verdict_of; /* [a->n] verdicts of the matched rows */
     json_t *differences;         /* bb_provenance_differences */
     bool full;                   /* the text has all rows and differences */
@@ -387,6 +388,15 @@ static void rule_text(const struct comparison *t, const char *ratio, char text[B
             ratio, t->judged_percent, by);
 }
 
+/* Returns whether a GPU of health has another number in B than in A. */
+static bool numbers_differ(const struct comparison *t)
+{
+    for (size_t i = 0; i < t->a->n && bb_result_file_is_health(t->a); i++)
+        if (t->pair_a[i] >= 0 && !same_text(t->a->rows[i].what, t->b->rows[t->pair_a[i]].what))
+            return true;
+    return false;
+}
+
 static void print_head(const struct comparison *t, FILE *out)
 {
     const struct bb_result_file *a = t->a, *b = t->b;
@@ -396,6 +406,10 @@ static void print_head(const struct comparison *t, FILE *out)
     fprintf(out, "# A %s%s\n# B %s\n", a->path,
             bb_result_file_predicted(a) && !bb_result_file_predicted(b) ? " (the prediction is A in any order)" : "",
             b->path);
+    if (a->host)
+        fputs(BB_OTHER_HOSTS_NOTE, out);
+    if (numbers_differ(t))
+        fputs("# GPUs are paired by PCI address; their numbers are those in A\n", out);
     print_differences(t, out);
     if (both)
         bb_print_emulated_note(out, "", except_enqueue(a));
@@ -721,8 +735,9 @@ static void add_uncompared_check(struct comparison *t, const struct bb_timing *a
 {
     char reason[JOB];
 
-    snprintf(reason, sizeof reason, "not compared: %" JSON_INTEGER_FORMAT " nodes in A, %" JSON_INTEGER_FORMAT " in B",
-             json_integer_value(json_object_get(entry, "a")), json_integer_value(json_object_get(entry, "b")));
+    snprintf(reason, sizeof reason, "not compared: %" JSON_INTEGER_FORMAT " %s in A, %" JSON_INTEGER_FORMAT " in B",
+             json_integer_value(json_object_get(entry, "a")), json_string_value(json_object_get(entry, "of")),
+             json_integer_value(json_object_get(entry, "b")));
     bb_checks_add(
         t->checks,
         &(struct bb_check){
@@ -810,6 +825,8 @@ static void print_verdict(const struct comparison *t, FILE *out)
         }
         fputc(')', out);
     }
+    if (t->a->host)
+        fprintf(out, "; A %s, B %s", t->a->host, t->b->host);
     fprintf(out, "%s%s\n", *job_text(t, job) ? "; " : "", job);
 }
 
@@ -832,13 +849,21 @@ static void print_uncompared(const struct comparison *t, FILE *out)
     const json_t *entry;
     size_t i;
 
-    json_array_foreach(t->not_compared, i, entry)
-        fprintf(out, "%s%s (A %" JSON_INTEGER_FORMAT ", B %" JSON_INTEGER_FORMAT ")",
-                i ? "; " : "# not compared, because the number of nodes differs: ",
-                json_string_value(json_object_get(entry, "test")), json_integer_value(json_object_get(entry, "a")),
-                json_integer_value(json_object_get(entry, "b")));
-    if (i > 0)
-        fputc('\n', out);
+    for (int size = 0; size < BB_TEST_SIZES; size++) {
+        bool any = false;
+
+        json_array_foreach(t->not_compared, i, entry)
+        {
+            if (strcmp(json_string_value(json_object_get(entry, "of")), bb_test_sizes[size]) != 0)
+                continue;
+            fprintf(out, any ? "; " : "# not compared, because the number of %s differs: ", bb_test_sizes[size]);
+            fprintf(out, "%s (A %" JSON_INTEGER_FORMAT ", B %" JSON_INTEGER_FORMAT ")",
+                    json_string_value(json_object_get(entry, "test")), json_integer_value(json_object_get(entry, "a")),
+                    json_integer_value(json_object_get(entry, "b")));
+            any = true;
+        }
+        fputs(any ? "\n" : "", out);
+    }
 }
 
 static void print_summary(const struct comparison *t, FILE *out)
@@ -971,15 +996,22 @@ static void correct_for_rows(struct comparison *t)
 static void leave_out_tests(struct comparison *t)
 {
     const char *test;
-    json_t *nodes;
+    json_t *sizes;
 
     t->not_compared = json_array();
-    json_object_foreach(t->a->test_nodes, test, nodes)
+    json_object_foreach(t->a->test_sizes, test, sizes)
     {
-        json_t *other = json_object_get(t->b->test_nodes, test);
+        const json_t *others = json_object_get(t->b->test_sizes, test);
 
-        if (other && !json_equal(nodes, other))
-            json_array_append_new(t->not_compared, json_pack("{s:s, s:O, s:O}", "test", test, "a", nodes, "b", other));
+        for (int i = 0; i < BB_TEST_SIZES && others; i++) {
+            json_t *a = json_object_get(sizes, bb_test_sizes[i]), *b = json_object_get(others, bb_test_sizes[i]);
+
+            if (json_equal(a, b))
+                continue;
+            json_array_append_new(t->not_compared, json_pack("{s:s, s:s, s:O, s:O}", "test", test, "of",
+                                                             bb_test_sizes[i], "a", a, "b", b));
+            break;
+        }
     }
     for (size_t i = 0; i < t->a->n; i++)
         if (uncompared(t, &t->a->rows[i]))
@@ -1286,6 +1318,7 @@ static int load_and_compare(const struct options *o, const struct bb_positionals
     if (positionals->n == 2)
         put_prediction_first(files);
     bb_result_files_align_clocks(files, positionals->n);
+    bb_result_files_pair_gpus(files, positionals->n);
     TRY(check_kinds(files, positionals->n));
     TRY(compare_files(o, files, positionals->n, argc, argv));
 out:

@@ -20,7 +20,8 @@
  * distribution of the samples; without the test, 18 % to 34 %.
  *
  * Values of health that depend on the number of nodes (stages bisection, rails and whole) are not compared if A and B have
- * different numbers of nodes in the test, for example because nodes have failed in an earlier stage.
+ * different numbers of nodes in the test, for example because nodes have failed in an earlier stage, nor values of several GPUs
+ * (all stages but gpu and copies) if the numbers of GPUs per node differ.
  *
  * The verdict of the whole comparison is the first verdict of this list that applies: incomplete run, different
  * model, B does not fit in GPU memory, no common row, wrong data, mixed (some rows are slower, others faster), slower,

@@ -363,6 +363,8 @@ json_t *bb_provenance_of(const struct bb_result_file *t)
         add_fact(list, "nodes", scalar_text(json_object_get(t->root, "nodes"), text));
         add_plan_options(list, t->root);
     } else {
+        if (t->host)
+            add_fact(list, "host", t->host);
         add_busbar(t->root, list);
     }
     if (!bb_result_file_predicted(t))

@@ -293,42 +293,72 @@ static struct scope scope_of(const char *stage)
     return (struct scope){!is_whole && strcmp(stage, "rails") != 0, !is_whole && strcmp(stage, "node") != 0};
 }
 
-/* Names a value of health by what it measures: "pairs node4 GPU 0 > node7". other: host of the partner; NULL: none */
-static json_t *health_name(const json_t *row, const char *stage, const char *test, const char *host, const char *other)
+/* Names a value of health by what it measures: "pairs node4 GPU 0 > node7", "GEMM node4 GPU 0 (0000:01:00.0)".
+ *   host   without: ""
+ *   other  host of the partner; NULL: none
+ *   gpu    of a value of a GPU or a rail: "GPU 0" */
+static json_t *health_name(const json_t *row, const char *host, const char *other, const char *gpu)
 {
+    const char *stage = word_in(row, "stage");
     const bool has_tests = strcmp(stage, "gpu") == 0 || strcmp(stage, "copies") == 0 || strcmp(stage, "rails") == 0;
     const struct scope scope = scope_of(stage);
-    char gpu[32] = "";
 
-    if (scope.of_gpu)
-        snprintf(gpu, sizeof gpu, "%s GPU %lld", scope.of_node ? "" : ",", number_in(row, "gpu"));
-    return json_sprintf("%s%s%s%s%s%s", has_tests ? test : stage, scope.of_node ? " " : "", scope.of_node ? host : "",
-                        gpu, other ? " > " : "", other ? other : "");
+    return json_sprintf("%s%s%s%s%s%s%s", has_tests ? word_in(row, "test") : stage, scope.of_node && *host ? " " : "",
+                        scope.of_node ? host : "",
+                        !scope.of_gpu   ? ""
+                        : scope.of_node ? " "
+                                        : ", ",
+                        scope.of_gpu ? gpu : "", other ? " > " : "", other ? other : "");
 }
 
-/* Returns the number of nodes with a value of each test of more than two nodes. Values of these tests depend on the number of
- * nodes: `--expect FILE` of health has the same rule. */
-static json_t *count_test_nodes(const json_t *results)
+/* Names a row of health.
+ *   by_pci   match it by the PCI address of its GPU, not by its number
+ *   is_alone match it with rows of other nodes, too */
+static void name_health_row(struct bb_timing *t, bool by_pci, bool is_alone)
 {
-    static const char *const stages[] = {"bisection", "rails", "whole"};
-    json_t *tests = json_object(), *counts = json_object(), *row, *hosts;
+    const char *host = is_alone || !t->hosts[0] ? "" : t->hosts[0], *pci = word_in(t->row, "pci");
+    char gpu[128];
+    int n = snprintf(gpu, sizeof gpu, "GPU %lld", number_in(t->row, "gpu"));
+    json_t *key;
+
+    by_pci = by_pci && t->hosts[0];
+    if (by_pci)
+        snprintf(gpu + n, sizeof gpu - (size_t)n, " (%.64s)", pci);
+    key = health_name(t->row, host, t->hosts[1], by_pci ? pci : gpu);
+    json_object_set_new(t->row, "name in comparisons", health_name(t->row, host, t->hosts[1], gpu));
+    json_object_set_new(t->row, "key in comparisons", key);
+    t->what = word_in(t->row, "name in comparisons");
+    t->key = word_in(t->row, "key in comparisons");
+}
+
+const char *const bb_test_sizes[BB_TEST_SIZES] = {"nodes", "GPUs per node"};
+
+/* Returns the sizes of each test of several GPUs. Its values depend on the number of GPUs per node, those of more than two nodes
+ * also on the number of nodes with a value: `--expect FILE` of health has the same rule. */
+static json_t *count_test_sizes(const json_t *root, const json_t *results)
+{
+    const long long ranks = number_in(root, "ranks"), nodes = number_in(root, "nodes");
+    json_t *tests = json_object(), *sizes = json_object(), *row, *hosts;
     const char *name;
     size_t i;
 
-    json_array_foreach((json_t *)results, i, row) for (size_t s = 0; s < sizeof stages / sizeof *stages; s++)
+    json_array_foreach((json_t *)results, i, row)
     {
         const char *stage = word_in(row, "stage"), *test = word_in(row, "test"), *host = word_in(row, "host");
 
-        if (!stage || !test || !host || strcmp(stage, stages[s]) != 0)
+        if (!stage || !test || !host || strcmp(stage, "gpu") == 0 || strcmp(stage, "copies") == 0)
             continue;
         if (!json_object_get(tests, test))
             json_object_set_new(tests, test, json_object());
-        json_object_set_new(json_object_get(tests, test), host, json_null());
+        if (strcmp(stage, "node") != 0 && strcmp(stage, "pairs") != 0)
+            json_object_set_new(json_object_get(tests, test), host, json_null());
     }
     json_object_foreach(tests, name, hosts)
-        json_object_set_new(counts, name, json_integer((json_int_t)json_object_size(hosts)));
+        json_object_set_new(sizes, name,
+                            json_pack("{s:I, s:I}", bb_test_sizes[0], (json_int_t)json_object_size(hosts),
+                                      bb_test_sizes[1], (json_int_t)(nodes > 0 ? ranks / nodes : 0)));
     json_decref(tests);
-    return counts;
+    return sizes;
 }
 
 /* Returns whether a value of health is that of a group, and in an earlier row, too. groups: the names of such values so far */
@@ -346,7 +376,7 @@ static bool is_repeated(json_t *groups, const json_t *row)
 }
 
 /* Reads a value of health as the time in us of 1 GB, or of 1 TFLOP. verdicts: of the file, with the host of each node */
-static int health_row(json_t *row, const json_t *hosts, const json_t *verdicts, const json_t *nodes,
+static int health_row(json_t *row, const json_t *hosts, const json_t *verdicts, const json_t *sizes,
                       struct bb_timing *t, const struct place *at)
 {
     const json_t *partner = json_object_get(row, "partner");
@@ -364,9 +394,8 @@ static int health_row(json_t *row, const json_t *hosts, const json_t *verdicts, 
         return reject_field(at, "value", "a number > 0");
     if (json_is_integer(partner))
         other = word_in(json_array_get(verdicts, (size_t)json_integer_value(partner)), "host");
-    json_object_set_new(row, "name in comparisons", health_name(row, stage, test, host, other));
     scope = scope_of(stage);
-    *t = (struct bb_timing){.what = word_in(row, "name in comparisons"),
+    *t = (struct bb_timing){.row = row,
                             .bytes = -1,
                             .root = -1,
                             .group = -1,
@@ -376,7 +405,7 @@ static int health_row(json_t *row, const json_t *hosts, const json_t *verdicts, 
                             .ranks = {scope.of_node && scope.of_gpu ? rank_of(hosts, host, gpu) : -1,
                                       other ? rank_of(hosts, other, gpu) : -1},
                             .hosts = {scope.of_node ? host : NULL, other},
-                            .test = json_object_get(nodes, test) ? test : NULL,
+                            .test = json_object_get(sizes, test) ? test : NULL,
                             .same_node = -1,
                             .slowdown = NAN,
                             .time_us = 1e6 / value,
@@ -384,6 +413,7 @@ static int health_row(json_t *row, const json_t *hosts, const json_t *verdicts, 
                             .high_us = NAN,
                             .busbw_gbps = unit && strcmp(unit, "GB/s") == 0 ? value : NAN,
                             .tflops = unit && strcmp(unit, "TFLOP/s") == 0 ? value : NAN};
+    name_health_row(t, false, false);
 out:
     return rc;
 }
@@ -416,7 +446,7 @@ static int read_bench(struct bb_result_file *t)
         return bb_err(BB_EUSAGE, "%s: no list 'results' in the file", t->path);
     hosts = ranks_of_hosts(devices);
     groups = json_object();
-    t->test_nodes = is_health ? count_test_nodes(results) : NULL;
+    t->test_sizes = is_health ? count_test_sizes(t->root, results) : NULL;
     BB_NEW(t->rows, json_array_size(results));
     for (size_t i = 0; i < json_array_size(results); i++) {
         const struct place at = {t->path, "results", i, false};
@@ -425,7 +455,7 @@ static int read_bench(struct bb_result_file *t)
 
         if (is_health && number_in(row, "attempt") > 1)
             continue;
-        TRY(is_health ? health_row(row, hosts, json_object_get(t->root, "verdicts"), t->test_nodes, timing, &at)
+        TRY(is_health ? health_row(row, hosts, json_object_get(t->root, "verdicts"), t->test_sizes, timing, &at)
                       : bench_row(row, devices, timing, &at));
         timing->clock = bench_clock(t);
         t->n += !is_health || !is_repeated(groups, row);
@@ -908,11 +938,79 @@ void bb_result_files_align_clocks(struct bb_result_file *files, int n)
         }
 }
 
+/* Returns the host of a result of health of one node; NULL: of several, or unknown. */
+static const char *only_host(const struct bb_result_file *t)
+{
+    const json_t *verdicts = json_object_get(t->root, "verdicts");
+
+    return json_array_size(verdicts) == 1 ? json_string_value(json_object_get(json_array_get(verdicts, 0), "host"))
+                                          : NULL;
+}
+
+/* Returns the PCI addresses of the GPUs of a result of health, as keys of a new object; NULL: one is unknown. */
+static json_t *pci_addresses(const struct bb_result_file *t)
+{
+    json_t *addresses = json_object();
+
+    for (size_t k = 0; k < t->n; k++) {
+        const char *pci = json_string_value(json_object_get(t->rows[k].row, "pci"));
+
+        if (!pci) {
+            json_decref(addresses);
+            return NULL;
+        }
+        json_object_set_new(addresses, pci, json_null());
+    }
+    return addresses;
+}
+
+/* Returns whether the PCI addresses of both files are known and those of one file are all in the other. */
+static bool have_same_slots(const struct bb_result_file *a, const struct bb_result_file *b)
+{
+    json_t *left = pci_addresses(a), *right = pci_addresses(b), *all = json_object(), *larger;
+
+    (void)!json_object_update(all, left);
+    (void)!json_object_update(all, right);
+    larger = json_object_size(left) > json_object_size(right) ? left : right;
+    const bool same = left && right && json_object_size(all) == json_object_size(larger);
+
+    json_decref(left);
+    json_decref(right);
+    json_decref(all);
+    return same;
+}
+
+void bb_result_files_pair_gpus(struct bb_result_file *files, int n)
+{
+    const char *first = only_host(&files[0]);
+    bool has_pci = true, same_slots = true, each_alone = first, differ = false;
+
+    for (int i = 0; i < n; i++) {
+        const char *host = only_host(&files[i]);
+        json_t *addresses;
+
+        if (!bb_result_file_is_health(&files[i]))
+            return;
+        each_alone = each_alone && host;
+        differ |= each_alone && strcmp(host, first) != 0;
+        addresses = pci_addresses(&files[i]);
+        has_pci &= addresses != NULL;
+        json_decref(addresses);
+        same_slots = same_slots && have_same_slots(&files[0], &files[i]);
+    }
+    each_alone &= differ;
+    for (int i = 0; i < n; i++) {
+        files[i].host = each_alone ? only_host(&files[i]) : NULL;
+        for (size_t k = 0; k < files[i].n; k++)
+            name_health_row(&files[i].rows[k], each_alone ? same_slots : has_pci, each_alone);
+    }
+}
+
 void bb_result_file_release(struct bb_result_file *t)
 {
     free(t->path);
     json_decref(t->root);
-    json_decref(t->test_nodes);
+    json_decref(t->test_sizes);
     free(t->program);
     free(t->rows);
     *t = (struct bb_result_file){0};

@@ -44,7 +44,9 @@ struct bb_timing {
     long long ranks[2];     /* bench p2p: the ranks of the link; bench compute: the slowest rank, and -1; else -1 */
     const char *hosts[2];   /* their hosts; NULL: unknown */
     double slowdown;        /* bench compute: time of the slowest rank / typical time of the ranks; else NaN */
-    const char *test;       /* health: the test, if its values depend on the number of nodes (test_nodes); else NULL */
+    const char *test;       /* health: the test, if it is of several GPUs (test_sizes); else NULL */
+    json_t *row;            /* health: the row of the file; else NULL */
+    const char *key;        /* health: matched instead of `what`: bb_result_files_pair_gpus; else NULL */
     int same_node;          /* bench p2p: 1: the link is inside a node, 0: between nodes; else -1 */
     double time_us;         /* median time in us; NaN: the file has no time for this row */
     double low_us, high_us; /* 95 % confidence interval of the median, in us; NaN: none */
@@ -60,10 +62,15 @@ struct bb_result_file {
     char *program; /* only for files of nccl-tests: collective, derived from the program's name; owned */
     struct bb_timing *rows;
     size_t n;
-    json_t
-        *test_nodes; /* health: number of nodes of each test of more than two nodes, by its name; owned; NULL: none */
-    bool uses_wall;  /* rows have the time wall_us: bb_result_files_align_clocks */
+    json_t *test_sizes; /* health: sizes (bb_test_sizes) on which the values of each test of several GPUs depend, by its
+                           name; owned; NULL: none */
+    const char *host;   /* health of one node: its host, if other files are of other hosts; else NULL */
+    bool uses_wall;     /* rows have the time wall_us: bb_result_files_align_clocks */
 };
+
+/* bb_test_sizes - names of the sizes on which values of health of several GPUs depend. */
+enum { BB_TEST_SIZES = 2 };
+extern const char *const bb_test_sizes[BB_TEST_SIZES];
 
 /* bb_incomplete_status - return the status of an incomplete run, or NULL if the run is complete. A run that ended with
  * "below threshold" is complete, and so are a plan that "does not fit" and a file without a status, for example from
@@ -111,6 +118,13 @@ void bb_result_file_release(struct bb_result_file *t);
 /* bb_result_files_align_clocks - if a row of one of n files has a time by the host clock (nccl-tests, bench --clock host),
  * sets the time of all rows by the GPU's clock that have wall_us to wall_us. */
 void bb_result_files_align_clocks(struct bb_result_file *files, int n);
+
+/* bb_result_files_pair_gpus - name the rows of n results of health such that equal rows are of the same GPU: that of the same
+ * node and PCI address, or number if a file lacks the addresses. If each file has one node, and these differ, of the same
+ * address in any node, or number if the addresses differ. */
+#define BB_OTHER_HOSTS_NOTE                                                                                            \
+    "# different hosts: rows are paired by test and PCI address of the GPU, or number if the addresses differ\n"
+void bb_result_files_pair_gpus(struct bb_result_file *files, int n);
 
 /* bb_result_file_predicted - return the name of the cluster that a prediction is for; NULL: the file has measured
  * times. */

@@ -449,13 +449,23 @@ static void print_misfits(const struct table *t, FILE *out)
     fputs(any ? "\n" : "", out);
 }
 
+/* Returns whether files of one node each are of three or more hosts, of which the others are faster than that of the first file. */
+static bool is_first_slowest(const struct table *t)
+{
+    for (int i = 1; i < t->n; i++)
+        if (strcmp(t->lines[i].compared.verdict, "not slower") != 0 || t->lines[i].compared.rejected_by ||
+            t->lines[i].compared.faster == 0 || t->lines[i].compared.slower > 0)
+            return false;
+    return t->n > 2 && t->files[0].host;
+}
+
 /* Prints the worst verdict, and the file and its row with the largest ratio among those with this verdict. */
 static void print_verdict(const struct table *t, FILE *out)
 {
     const struct bb_compared *c;
     long rows = t->lines[1].compared.rows;
     char measure[MEASURE];
-    const char *text;
+    const char *text, *host;
     int worst = 1;
 
     for (int i = 2; i < t->n; i++) {
@@ -467,18 +477,24 @@ static void print_verdict(const struct table *t, FILE *out)
             worst = i;
     }
     if (rows == 0 && t->n > 2) {
-        fprintf(
-            out,
-            "# nothing compared: the first file, %s, has no row in common with the others; try: another first file\n",
-            t->files[0].path);
+        fprintf(out, "# nothing compared: the first file, %s, has no row in common with the others; try: %s\n",
+                t->files[0].path,
+                bb_result_file_is_health(t->files) ? "files of the same nodes, or one node per file"
+                                                   : "another first file");
+        return;
+    }
+    if (is_first_slowest(t)) {
+        fprintf(out, "# worst verdict: the first file, %s of %s, is slower than every other host\n", t->files[0].path,
+                t->files[0].host);
         return;
     }
     c = &t->lines[worst].compared;
+    host = t->files[worst].host;
     text = bb_begins_with(c->reason, c->verdict) ? c->reason : c->verdict; /* without the error line of the run */
     fprintf(out, "# %sverdict: %.*s", t->n > 2 ? "worst " : "", (int)strcspn(text, ":"), text);
     if (strcmp(c->verdict, c->over > 0 ? "slower" : "not slower") == 0 && !isnan(t->threshold_percent))
         fprintf(out, " by more than %g %%", t->threshold_percent);
-    fprintf(out, " (%s", t->files[worst].path);
+    fprintf(out, " (%s%s%s", t->files[worst].path, host ? " of " : "", host ? host : "");
     if (c->rows > 1)
         fprintf(out, ": %ld faster, %ld slower of %ld rows; slowest", c->faster, c->slower, c->rows);
     else
@@ -611,6 +627,8 @@ static void print_notes(const struct table *t, FILE *out)
         fputs("; busbw: mean of the rows", out);
     fputc('\n', out);
     print_rules(t, out);
+    if (t->files->host)
+        fputs(BB_OTHER_HOSTS_NOTE, out);
     if (best > 0)
         fprintf(out, "# %s: %s, %.3f x the %s of %s\n", t->per_gpu ? "most efficient" : "fastest", t->files[best].path,
                 t->lines[best].compared.ratio, measure, t->files[0].path);

@@ -1139,9 +1139,9 @@ def test_compare_names_what_became_worse(busbar, tmp_path):
         assert all(s["p50_us"] is None and (s["tflops"] is not None) == is_gemm == (s["busbw_gbps"] is None) for s in (row["a"], row["b"]))
         assert row["ratio"] == pytest.approx(row["a"]["tflops" if is_gemm else "busbw_gbps"] / row["b"]["tflops" if is_gemm else "busbw_gbps"])
     assert compare.returncode == 5 and len(compare.stdout.splitlines()) <= 25
-    assert slower == {f"pairs {hosts[a]} GPU 0 > {hosts[b]}" for a in range(4) for b in range(4) if a != b and 1 in (a, b)}  # once each
+    assert slower == {f"pairs {hosts[a]} GPU 0 (0000:01:00.0) > {hosts[b]}" for a in range(4) for b in range(4) if a != b and 1 in (a, b)}  # once each
     first = next(line for line in compare.stdout.splitlines() if line[0] != "#")
-    assert re.search(r"^ +pairs \S+ GPU 0 > \S+ +46\.\d+ +23\.\d+ +1\.9\d+  slower by ratio$", first), first  # GB/s, the worst first
+    assert re.search(r"^ +pairs \S+ GPU 0 \(0000:01:00.0\) > \S+ +46\.\d+ +23\.\d+ +1\.9\d+  slower by ratio$", first), first  # GB/s, the worst first
     assert re.search(r"rank 2 \(\S+-node1\) is in 6 of 6 slower rows", compare.stderr + compare.stdout)
     assert all("pairs" not in row["collective"] for row in root["only_a"] + root["only_b"]) and any(row["attempt"] == 3 for row in json.loads(files[1].read_text())["results"])
     same = busbar.run("compare", files[0], files[0], "--threshold", 5, emulated=False)
@@ -1181,12 +1181,50 @@ def test_compare_leaves_out_tests_on_fewer_nodes(busbar, tmp_path):
         done = busbar.run("compare", *pair, "--json", tmp_path / "c.json", emulated=False)
         root = json.loads((tmp_path / "c.json").read_text())
         counts = {"a": 4, "b": 2} if only_a else {"a": 2, "b": 4}
-        assert root["not_compared"] == [{"test": name, **counts} for name in (
+        assert root["not_compared"] == [{"test": name, "of": "nodes", **counts} for name in (
             "all_reduce across halves", "all_reduce, a rail alone", "all_reduce, rails at once", "all_reduce of all GPUs")]
         assert not [row for key in ("results", "only_a", "only_b") for row in root[key] if re.match("whole|bisection|.*rail", row["collective"])]
         assert re.search(r"^# not compared, because the number of nodes differs: all_reduce across halves \(A \d, B \d\);.* all_reduce of all GPUs \(", done.stdout, re.M)
         assert re.search("^# verdict: " + (re.escape(verdict) if only_a else verdict), done.stdout.splitlines()[-1]), done.stdout
         assert {c["status"] for c in root["checks"] if c["reason"].startswith("not compared: ")} == {"unknown"}
+
+
+def test_compare_pairs_gpus_by_address_and_hosts_with_each_other(busbar, tmp_path):
+    """GPU 1 is lost, so the slow GPU 3 has number 2. Files of one node each are compared even if the hosts differ."""
+    def compare(*names):
+        done = busbar.run("compare", *(tmp_path / name for name in names), "--json", tmp_path / "c.json", emulated=False)
+        assert done.returncode == 0 and "no common row" not in done.stdout + done.stderr, done.stdout + done.stderr
+        return json.loads((tmp_path / "c.json").read_text()), done.stdout, done.stdout.splitlines()[-1]
+
+    def change(name, source, host=None, pci=True, slow=()):
+        root = json.loads((tmp_path / source).read_text())
+        for row in root["results"] + root["verdicts"] + root["devices"]:
+            row["host"] = host or row["host"]
+        root["results"] = [{**row, "pci": row["pci"] if pci else None, "value": row["value"] / (1.2 if row["gpu"] in slow else 1)} for row in root["results"]]
+        (tmp_path / name).write_text(json.dumps(root))
+
+    for name, ranks, slow, gpus in (("a", 4, "rank=3:1.06", "0,1,2,3"), ("b", 3, "rank=2:1.06", "0,2,3")):
+        health(busbar, tmp_path, ranks=ranks, nodes=1, slow=slow, CUDA_VISIBLE_DEVICES=gpus)
+        (tmp_path / "r.json").rename(tmp_path / name)
+    change("c", "b", slow=[2])
+    for files, address, host in (("ab", None, ""), ("ac", "0000:04:00.0", r" \S+")):
+        root, text, last = compare(*files)
+        rows = {row["collective"] for row in root["results"] if row["verdict"] != "no difference"}
+        assert all(re.fullmatch(rf".*{host} GPU 3 \({address}\)", row) for row in rows) and bool(rows) == bool(address), rows
+        assert {row["collective"][-20:] for row in root["only_a"]} == {"GPU 1 (0000:02:00.0)"} and not root["only_b"]
+        assert root["not_compared"] == [{"test": "all_reduce in the node", "of": "GPUs per node", "a": 4, "b": 3}]
+        assert "# GPUs are paired by PCI address; their numbers are those in A\n" in text
+        assert "\n# not compared, because the number of GPUs per node differs: all_reduce in the node (A 4, B 3)\n" in text
+    change("d", "b", pci=False)
+    assert any(re.fullmatch(r"GEMM \S+ GPU 2", row["collective"]) and row["verdict"] == "slower" for row in compare("a", "d")[0]["results"])
+    for name, host, slow in (("h1", "gpu01", ()), ("h2", "gpu02", ()), ("h3", "gpu03", (2,))):
+        change(name, "a", host, slow=slow)
+    _, text, last = compare("h1", "h3")
+    assert "# different hosts: " in text and "# differs: host: A gpu01, B gpu03\n" in text and "GPU 2 (0000:03:00.0)" in last
+    assert last.endswith("; A gpu01, B gpu03") and "rank 2 (gpu03) is in " in last, last
+    _, text, last = compare("h1", "h2", "h3")
+    assert "# different hosts: " in text and re.match(r"# worst verdict: slower \(\S+h3 of gpu03: 0 faster, [1-9]", last), last
+    assert compare("h3", "h1", "h2")[2].endswith("h3 of gpu03, is slower than every other host")
 
 
 def test_full_prints_the_matrix_of_pairs(busbar, tmp_path):

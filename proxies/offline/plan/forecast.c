@@ -456,7 +456,7 @@ void bb_forecast_accuracy_text(const struct bb_forecast *f, const struct bb_clus
                       kind->steps < MIN_STEPS ? "too few for a range: assume %.0f%% or more" : "80%% within %.0f%%",
                       100 * kind->within);
         if (f->perturbed[0])
-            snprintf(text + n, size - (size_t)n, "; none of these steps used%s", f->perturbed);
+            snprintf(text + n, size - (size_t)n, "; none of these published steps was predicted with%s", f->perturbed);
     } else {
         n = snprintf(text, size, "no published step of this kind%s%s", f->software ? ": " : "",
                      f->software ? kind_text(f, c, name) : "");

@@ -132,7 +132,9 @@ int bb_plan_validate_precision(const struct bb_cluster *cluster, const char *pre
     if (!precision || bb_cluster_low_precision_tflops(cluster, bb_gemm_precision_of(precision)) > 0)
         return 0;
     if (strcmp(precision, "fp8") == 0)
-        return bb_err(BB_EUSAGE, "--fp8: cluster '%s' has no FP8 rate; its profile needs 'tflops.float8' above 0",
+        return bb_err(BB_EUSAGE,
+                      "--fp8: %s: its GPU has no FP8 (no 'tflops.float8' in the profile); leave out --fp8, or try a "
+                      "cluster of Hopper or Blackwell: --cluster h100-sxm-ib",
                       cluster->name);
     return bb_err(BB_EUSAGE,
                   "--gemm-precision %s: the GPUs of cluster '%s' have no MXFP8 and NVFP4, which Blackwell has "

@@ -1520,9 +1520,10 @@ def test_payload_of_a_ring_counts_each_message_once(busbar, tmp_path):
     ("h100-pcie-ib", 8, "no published step of this kind: megatron, Hopper with PCIe, dense, 16 bits"),
     ("gh200-quad-ib", 8, None), ("gb200-nvl72", 8, None), ("h800-sxm-ib", 8, None),
     ("aws-p5en", 32, "; collectives between nodes: no published timing of Hopper GPUs with transport efa-v3"),
+    ("a100-sxm-ib --fp8 --set tflops.float8=624", 8, "no published step of this kind: megatron, Ampere, dense, 8 bits"),
     ("aws-p5en", 8, None), ("aws-p5", 32, None), ("a100-sxm-ib", 8, None)])
 def test_accuracy_of_a_step_names_gpus_and_transports_without_published_timings(busbar, cluster, ranks, text):
     """The tensor cores of Ada have the rate of Ampere's, but FP8; no step of an Ada, and none of GPUs that PCIe connects, is published."""
-    done = busbar.run("plan", "transformer", "--model", "llama3_8b", "--ranks", ranks, "--cluster", cluster, emulated=False)
+    done = busbar.run("plan", "transformer", "--model", "llama3_8b", "--ranks", ranks, "--cluster", *cluster.split(), emulated=False)
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("  accuracy ")]
     assert line.endswith(text) if text else "no published" not in line, line

@@ -16,9 +16,11 @@ enum bb_gpu_generation bb_cluster_generation(const struct bb_cluster *c)
                                                  : BB_AMPERE;
 }
 
+#define HBM_GBPS 1200 /* Ada has GDDR6 (RTX 4090: 1,008), A100 has HBM (1,555 or more) */
+
 bool bb_cluster_is_ada(const struct bb_cluster *c)
 {
-    return bb_cluster_generation(c) == BB_AMPERE && c->tflops_float8 > 0;
+    return bb_cluster_generation(c) == BB_AMPERE && c->tflops_float8 > 0 && c->memory_gbps < HBM_GBPS;
 }
 
 #define PCIE_GBPS 64 /* more than PCIe 5 x16, less than the NVLink of any of these generations */

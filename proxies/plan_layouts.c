@@ -167,7 +167,7 @@ static void print_accuracy(const struct bb_layout_search *search, const struct b
 }
 
 /* Writes how much launches by the host cost in layout 1: its step with CUDA graphs is simulated, too. */
-static int predict_host(const struct bb_layout_search *search, struct bb_layouts *found)
+static int predict_host(const struct bb_layout_search *search, const struct bb_forecast *f, struct bb_layouts *found)
 {
     struct bb_proxy_config best = bb_layouts_config(search->config, &found->rows[0].choice);
     struct bb_step step = {0};
@@ -179,7 +179,8 @@ static int predict_host(const struct bb_layout_search *search, struct bb_layouts
     TRY(bb_step_build(&step, search->proxy, &best));
     TRY(bb_predict_step(&step, search->cluster, search->conditions, &p));
     TRY(bb_predict_graph(&step, &p));
-    bb_plan_host_text(&p, best.transformer.graph_modules, false, found->host, found->experts);
+    bb_plan_host_text(&p, f, false, found->host, found->experts);
+    found->accepts_graph = !f->graphs_modules && bb_forecast_captures(f, &p.cluster);
 out:
     bb_prediction_release(&p);
     bb_step_release(&step);
@@ -461,7 +462,7 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy *prox
     if (o->tokens)
         TRY(bb_plan_training_time(o, &cluster, r.found.rows[0].tokens, (double)r.found.rows[0].step_ns, &r.training));
     if (!o->quiet && !bb_results_on_stdout(o->files[BB_PLAN_EXPORT_json], o->files[BB_PLAN_EXPORT_csv])) {
-        TRY(predict_host(&search, &r.found));
+        TRY(predict_host(&search, &forecast, &r.found));
         print_results(o, &search, &r, &forecast, argc, argv);
     }
     TRY(write_results(o, &search, &r, &forecast, argc, argv));

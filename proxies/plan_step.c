@@ -513,6 +513,7 @@ void bb_plan_describe_step(const struct bb_plan_options *o, const struct bb_step
     if (!o->forecast || bb_training_load_arch(config, &arch) != 0)
         arch = (struct bb_arch){0};
     f->mamba = arch.scan.heads > 0 && !arch.scan.delta;
+    f->is_dropless = is_dropless(config, &arch);
     if (arch.streams > 0)
         snprintf(f->perturbed + strlen(f->perturbed), sizeof(f->perturbed) - strlen(f->perturbed),
                  " hyper-connections");

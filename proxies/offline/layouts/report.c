@@ -229,7 +229,8 @@ static void print_best(const struct bb_layouts *found, const char *command, FILE
     const struct bb_layout_row *best = found->rows;
     const struct shown shown = show_layout(found, 0);
     const struct bb_time_unit unit = bb_rounded_time_unit(best->step_ns / 1e3);
-    const char *graphs = "; another layout may then be the fastest: search again with --graph";
+    const char *graphs =
+        found->accepts_graph ? "; another layout may then be the fastest: search again with --graph" : "";
 
     bb_line_sentence(&(struct bb_line){.out = out, .time = &unit}, best_fields, &shown);
     fprintf(out, "\n#   why:");

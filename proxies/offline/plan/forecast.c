@@ -385,6 +385,11 @@ void bb_forecast_dispatch_text(const struct bb_forecast *f, char *text, size_t s
                  f->node_limit);
 }
 
+bool bb_forecast_captures(const struct bb_forecast *f, const struct bb_cluster *c)
+{
+    return !f->is_dropless || c->graphs_fuse_experts;
+}
+
 void bb_forecast_recipes_text(const struct bb_forecast *f, const struct bb_cluster *c, char *text, size_t size)
 {
     const bool tuned = f->software && strcmp(f->software->name, "megatron") == 0 && f->precision != BB_GEMM_NVFP4 &&

@@ -89,11 +89,16 @@ struct bb_forecast {
     double node_bytes;         /* host memory of a node that offload needs; 0: none */
     const char *offloaded;     /* what needs it: "activations need" */
     bool graphs_modules;       /* --cuda-graph-modules is given, which excludes --graph */
+    bool is_dropless;          /* only the GPU knows how many tokens each expert gets */
     double gpu_bytes;          /* memory of one GPU in bytes; 0: unknown */
     char
         perturbed[200]; /* the given options and parts of the model that none of these published steps has: " --slow" */
     char excluded[200]; /* the given options that --best-layout excludes: " without --tokens without --ops" */
 };
+
+/* bb_forecast_captures - return whether a CUDA graph can hold the whole step. With dropless experts, only Megatron-LM on
+ * Blackwell can (cuda_graph_impl full_iteration with moe_paged_stash, which NVIDIA's recipes have for no other GPUs). */
+bool bb_forecast_captures(const struct bb_forecast *f, const struct bb_cluster *c);
 
 /*
  * bb_forecast_fits - return whether training fits in GPU memory. If the memory that training needs is unknown, the size

@@ -145,12 +145,19 @@ static void write_bottleneck(const struct bb_prediction *p, char text[TEXT])
 
 #define NOTICEABLE 0.05 /* part of the step */
 
-/* How much shorter the step is with CUDA graphs: "with --graph a step takes 2.82 s (38.1% less); try: --graph". modules:
- * --cuda-graph-modules is given, which excludes it. larger: a larger batch is possible, too. */
-static void write_graph(const struct bb_prediction *p, bool modules, bool larger, char *text, size_t size)
+/* How much shorter the step is with CUDA graphs: "with --graph a step takes 2.82 s (38.1% less); try: --graph". larger: a
+ * larger batch is possible, too. */
+static void write_graph(const struct bb_prediction *p, const struct bb_forecast *f, bool larger, char *text,
+                        size_t size)
 {
+    const bool modules = f->graphs_modules;
     char time[BB_ROUNDED_TEXT];
 
+    if (!bb_forecast_captures(f, &p->cluster)) {
+        snprintf(text, size, "--graph cannot capture experts without --capacity-factor%s",
+                 larger ? "; try: a larger --micro-batch-size" : "");
+        return;
+    }
     snprintf(text, size, "with --graph%s a step takes %s (%.1f%% %s)%s%s%s%s",
              modules ? " in place of --cuda-graph-modules" : "", bb_format_rounded_time(bb_us_of(p->graph_ns), time),
              100 * fabs(1 - (double)p->graph_ns / (double)p->step_ns), p->graph_ns <= p->step_ns ? "less" : "more",
@@ -168,14 +175,14 @@ static bool waits_for_launches(const struct bb_prediction *p)
     return p->cluster.eager && (double)p->launch_wait_ns > NOTICEABLE * (double)p->step_ns;
 }
 
-void bb_plan_host_text(const struct bb_prediction *p, bool modules, bool larger, char host[BB_LAUNCH_TEXT],
-                       char experts[BB_LAUNCH_TEXT])
+void bb_plan_host_text(const struct bb_prediction *p, const struct bb_forecast *f, bool larger,
+                       char host[BB_LAUNCH_TEXT], char experts[BB_LAUNCH_TEXT])
 {
     const double saved = saved_by_graphs(p), slower = (double)p->expert_ns / (double)p->step_ns;
     char time[BB_ROUNDED_TEXT], graph[TEXT / 2];
 
     host[0] = experts[0] = '\0';
-    write_graph(p, modules, larger, graph, sizeof(graph));
+    write_graph(p, f, larger, graph, sizeof(graph));
     if (waits_for_launches(p))
         snprintf(host, BB_LAUNCH_TEXT, "kernels wait %s (%.1f%% of the step) for the host to launch them; %s",
                  bb_format_rounded_time(bb_us_of(p->launch_wait_ns), time),
@@ -184,7 +191,7 @@ void bb_plan_host_text(const struct bb_prediction *p, bool modules, bool larger,
         snprintf(host, BB_LAUNCH_TEXT, "launches by the host delay kernels and communication; %s", graph);
     if (saved < NOTICEABLE || slower < NOTICEABLE)
         return;
-    write_graph(p, modules, false, graph, sizeof(graph));
+    write_graph(p, f, false, graph, sizeof(graph));
     snprintf(experts, BB_LAUNCH_TEXT,
              "memory-bound kernels of experts take %s (%.1f%% of the step) longer than with CUDA graphs and fused "
              "kernels%s%s",
@@ -194,11 +201,10 @@ void bb_plan_host_text(const struct bb_prediction *p, bool modules, bool larger,
 
 static void write_host(const struct bb_plan *plan, const struct bb_prediction *p, struct answer *a)
 {
-    const struct bb_forecast *f = plan->forecast;
+    const struct bb_forecast none = {0}, *f = plan->forecast ? plan->forecast : &none;
 
     a->host_ns = waits_for_launches(p) ? p->launch_wait_ns : -1;
-    bb_plan_host_text(p, f && f->graphs_modules, f && f->accepts_larger_batch && !bb_forecast_is_tight(plan, f),
-                      a->host, a->experts);
+    bb_plan_host_text(p, f, f->accepts_larger_batch && !bb_forecast_is_tight(plan, f), a->host, a->experts);
 }
 
 static const char *role_of(const struct bb_plan *plan, int rank)

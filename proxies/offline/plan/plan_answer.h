@@ -13,11 +13,11 @@ void bb_plan_answer_print(const struct bb_plan_report *report, FILE *out);
 #define BB_LAUNCH_TEXT 256
 /* bb_plan_host_text - write what makes the step noticeably longer than with CUDA graphs, and the step with them.
  *   p        prediction with graph_ns (bb_predict_graph)
- *   modules  --cuda-graph-modules is given, which excludes --graph
+ *   f        forecast: whether --graph can be added
  *   larger   a larger batch is possible, too
  *   host     out: launches by the host, for which kernels wait; empty: not noticeable
  *   experts  out: slower kernels of experts; empty: not noticeable */
-void bb_plan_host_text(const struct bb_prediction *p, bool modules, bool larger, char host[BB_LAUNCH_TEXT],
-                       char experts[BB_LAUNCH_TEXT]);
+void bb_plan_host_text(const struct bb_prediction *p, const struct bb_forecast *f, bool larger,
+                       char host[BB_LAUNCH_TEXT], char experts[BB_LAUNCH_TEXT]);
 
 #endif

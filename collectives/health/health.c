@@ -82,8 +82,6 @@ static int measure_kernels(struct run *r, enum bb_health_test test, double *valu
     return rc;
 }
 
-enum { COPY_BYTES = 64 << 20 };
-
 /* Returns the value of a GPU with its slowest partner. best: [gpus] values of the GPUs of its node with their fastest partners */
 static double slowest_peer(const double *gbps, const double *best, int gpus, int gpu, double typical)
 {
@@ -675,15 +673,10 @@ out:
     return rc;
 }
 
-static size_t arena_bytes(void)
-{
-    return MAX(bb_gemm_layout_of(&bb_health_gemm).bytes, (size_t)BB_HEALTH_COPY + 512);
-}
-
 static int check_memory(struct run *r)
 {
     return bb_session_check_memory(&r->session,
-                                   arena_bytes() + BB_GEMM_WORKSPACE + bb_copies_bytes(COPY_BYTES) +
+                                   bb_health_work_bytes(&r->options) +
                                        bb_guarded_device_bytes(bb_health_size(&r->options), r->session.memory),
                                    "lower --size");
 }
@@ -692,14 +685,14 @@ static int check_memory(struct run *r)
 static int prepare(struct run *r)
 {
     const size_t bytes = bb_health_size(&r->options);
-    const size_t arena = arena_bytes();
+    const size_t arena = bb_health_arena_bytes();
     const struct bb_comm_opts opts = {.blocking = true};
     struct bb_session *s = &r->session;
     int rc;
 
     TRY(bb_compute_context_init(&r->compute, &s->world, &s->device, arena, r->options.iterations, 3, WARM_UP));
     if (bb_health_has(&r->options, "copies"))
-        TRY(bb_copies_init(&r->copies, s, COPY_BYTES, MIN(r->options.iterations, 10), 3, WARM_UP));
+        TRY(bb_copies_init(&r->copies, s, BB_HEALTH_COPIES, MIN(r->options.iterations, 10), 3, WARM_UP));
     if (bb_session_moves_data(s))
         TRY(BB_CUDA(cudaMalloc((void **)&r->verdict, sizeof *r->verdict)));
     TRY(bb_guarded_init(&r->buffer, bytes, s->memory, r->compute.stream));

@@ -533,6 +533,19 @@ double bb_health_seconds(const struct bb_health *h, const struct bb_health_optio
                                         turns * 2e-9 * (double)bb_health_size(o) / gbps * o->iterations);
 }
 
+size_t bb_health_arena_bytes(void)
+{
+    const size_t matrices = bb_gemm_layout_of(&bb_health_gemm).bytes, copy = (size_t)BB_HEALTH_COPY + 512;
+
+    return matrices > copy ? matrices : copy;
+}
+
+size_t bb_health_work_bytes(const struct bb_health_options *o)
+{
+    return bb_health_arena_bytes() + BB_GEMM_WORKSPACE +
+           (bb_health_has(o, "copies") ? 2 * (size_t)BB_HEALTH_COPIES : 0);
+}
+
 /* ---- the command ---- */
 
 static int print_plan(const struct bb_health_options *o, bb_forecast *forecast)
@@ -542,7 +555,7 @@ static int print_plan(const struct bb_health_options *o, bb_forecast *forecast)
         .gpus = one_node ? o->ranks : o->gpus_per_node, .rounds = bb_health_wanted_rounds(o), .every_pair = !o->quick};
     const struct bb_machine_facts facts = {.gpu = "", .ranks = o->ranks};
     json_t *baseline = bb_health_baseline(o);
-    char source[BB_HEALTH_SOURCE];
+    char source[BB_HEALTH_SOURCE], memory[BB_BYTES_TEXT];
     double all = 0;
     int rc;
 
@@ -567,6 +580,8 @@ static int print_plan(const struct bb_health_options *o, bb_forecast *forecast)
         }
     if (o->soak_s > 0)
         printf(" %-9s  %-25s %6s  %9s %-7s  %8.1f\n", "soak", "GEMM, all_reduce of all", "-", "-", "", o->soak_s);
+    printf("# GPU memory: %s per GPU, and NCCL's buffers\n",
+           bb_format_bytes(bb_health_work_bytes(o) + bb_health_size(o), memory));
     printf("# estimated time: %.0f s, without repeated tests of suspects\n", all + o->soak_s);
 out:
     json_decref(baseline);

@@ -37,6 +37,11 @@ int bb_health_wanted_rounds(const struct bb_health_options *o);
 /* The GEMM of stage gpu, and the bytes that its copy reads and writes. */
 extern const struct bb_gemm_shape bb_health_gemm;
 enum { BB_HEALTH_COPY = 512 << 20 };
+/* bb_health_arena_bytes - return the bytes of the matrices of the GEMM, which the copy uses, too.
+ * bb_health_work_bytes - return the GPU memory of a run without the buffer of the collectives and without NCCL's. */
+size_t bb_health_arena_bytes(void);
+enum { BB_HEALTH_COPIES = 64 << 20 }; /* each of the two buffers of the stage copies */
+size_t bb_health_work_bytes(const struct bb_health_options *o);
 
 /* bb_health_has - return whether a stage is to be run. */
 bool bb_health_has(const struct bb_health_options *o, const char *stage);

@@ -427,6 +427,10 @@ def test_soak_repeats_and_reports_drift(busbar, tmp_path):
     for args in (("--only", "pairs", "--thorough"), ("--thorough", "--soak", "0")):
         plan = busbar.run("health", "--plan", "--ranks", 32, "--expect", "h100-sxm-ib", *args, emulated=False).stdout
         assert "pairs " in plan and "soak" not in plan
+    for args in (("--size", "80G"), ("--size", "80G", "--only", "node")):  # a run is refused for the memory that the plan names
+        plan = busbar.run("health", "--plan", "--ranks", 2, "--expect", "h100-sxm-ib", *args, emulated=False).stdout
+        refusal = busbar.run("health", "-g", 2, *args, env={"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib"}).stderr
+        assert re.search(r"of GPU memory needed \((.*)\) but ", refusal)[1] == re.search(r"# GPU memory: (.*) per GPU, and NCCL's buffers\n", plan)[1]
     plan = busbar.run("health", "--plan", "--ranks", 8, "--expect", "h100-sxm-ib", "--only", "soak", "--soak", "1h", emulated=False).stdout
     assert plan.startswith("# 1 node of 8 GPUs; expected nothing of a profile; the soak compares values with those of its first round\n")
     root, _, _ = health(busbar, tmp_path, "--only", "gpu", "--soak", "300ms", ranks=2, nodes=1, status=5, slow="rank=0:1.4,rank=1:1.4")

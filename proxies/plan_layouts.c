@@ -3,6 +3,7 @@
 #include "proxies/plan_options.h"
 
 #include "bootstrap/base/alloc.h"
+#include "bootstrap/base/units.h"
 #include "bootstrap/cli/report_header.h"
 #include "bootstrap/results/results.h"
 #include "bootstrap/sweep/argv.h"
@@ -167,7 +168,8 @@ static void print_accuracy(const struct bb_layout_search *search, const struct b
 }
 
 /* Writes how much launches by the host cost in layout 1: its step with CUDA graphs is simulated, too. */
-static int predict_host(const struct bb_layout_search *search, const struct bb_forecast *f, struct bb_layouts *found)
+static int predict_host(const struct bb_layout_search *search, const struct bb_forecast *f, char host[BB_LAUNCH_TEXT],
+                        char experts[BB_LAUNCH_TEXT], struct bb_layouts *found)
 {
     struct bb_proxy_config best = bb_layouts_config(search->config, &found->rows[0].choice);
     struct bb_step step = {0};
@@ -179,7 +181,9 @@ static int predict_host(const struct bb_layout_search *search, const struct bb_f
     TRY(bb_step_build(&step, search->proxy, &best));
     TRY(bb_predict_step(&step, search->cluster, search->conditions, &p));
     TRY(bb_predict_graph(&step, &p));
-    bb_plan_host_text(&p, f, false, found->host, found->experts);
+    bb_plan_host_text(&p, f, false, host, experts);
+    found->host = host;
+    found->experts = experts;
     found->accepts_graph = !f->graphs_modules && bb_forecast_captures(f, &p.cluster);
 out:
     bb_prediction_release(&p);
@@ -201,10 +205,11 @@ struct results {
     struct bb_layouts found, explained;
     struct bb_plan_options other; /* with the options of --explain, which refer to `words` */
     struct bb_argv words;
-    struct bb_cluster cluster;        /* of `other` */
-    const struct bb_proxy *proxy;     /* of `other` */
-    struct bb_err_record reason;      /* why --explain has no layout; code 0: it has one */
-    struct bb_training_time training; /* in layout 1, with --tokens */
+    struct bb_cluster cluster;                          /* of `other` */
+    const struct bb_proxy *proxy;                       /* of `other` */
+    struct bb_err_record reason;                        /* why --explain has no layout; code 0: it has one */
+    struct bb_training_time training;                   /* in layout 1, with --tokens */
+    char host[BB_LAUNCH_TEXT], experts[BB_LAUNCH_TEXT]; /* of layout 1 */
 };
 
 /* Rejects options of --explain that change the batch, the machine, or what is written: the layouts of both searches are
@@ -350,7 +355,7 @@ static char *results_text(const struct bb_plan_options *o, const struct bb_layou
         fprintf(out, "# p50: the median of %d steps with %g%% jitter (seed %llu); other columns are without jitter\n",
                 search->samples, 100 * conditions->jitter, (unsigned long long)conditions->seed);
     fprintf(out, "# the best layouts of %d rank%s, predicted for %s (modelled, not measured)", search->config->ranks,
-            search->config->ranks == 1 ? "" : "s", search->cluster->name);
+            bb_plural(search->config->ranks), search->cluster->name);
     bb_layouts_print(&r->found, options, top, shown > top ? shown - top : 0, o->full, out);
     free(options);
     if (o->full)
@@ -462,7 +467,7 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy *prox
     if (o->tokens)
         TRY(bb_plan_training_time(o, &cluster, r.found.rows[0].tokens, (double)r.found.rows[0].step_ns, &r.training));
     if (!o->quiet && !bb_results_on_stdout(o->files[BB_PLAN_EXPORT_json], o->files[BB_PLAN_EXPORT_csv])) {
-        TRY(predict_host(&search, &forecast, &r.found));
+        TRY(predict_host(&search, &forecast, r.host, r.experts, &r.found));
         print_results(o, &search, &r, &forecast, argc, argv);
     }
     TRY(write_results(o, &search, &r, &forecast, argc, argv));

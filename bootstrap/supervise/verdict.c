@@ -349,12 +349,13 @@ static bool compose_leaving(FILE *line, struct bb_supervisor *s, const bool *los
 {
     int named = 0;
 
-    if (n > 0)
-        bb_peers_own_seen(s);
-    for (int r = 0; r < s->job.size && n > 0; r++)
+    if (n == 0)
+        return false;
+    bb_peers_own_seen(s);
+    for (int r = 0; r < s->job.size; r++)
         if (lost[r] && !bb_begins_with(s->star.peers[r].seen.text, BB_SEEN_LEAVING))
             return false;
-    for (int r = 0; r < s->job.size && n > 0; r++) {
+    for (int r = 0; r < s->job.size; r++) {
         if (!lost[r])
             continue;
         add_lost(s, r);
@@ -364,7 +365,7 @@ static bool compose_leaving(FILE *line, struct bb_supervisor *s, const bool *los
     }
     if (named > NAMED_MAX)
         fprintf(line, "; and %d more", named - NAMED_MAX);
-    return n > 0;
+    return true;
 }
 
 static void compose_lost(FILE *line, struct bb_supervisor *s)

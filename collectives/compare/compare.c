@@ -3,6 +3,7 @@
 
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/stats.h"
+#include "bootstrap/base/units.h"
 #include "bootstrap/cli/opts.h"
 #include "bootstrap/cli/report_header.h"
 #include "bootstrap/results/checks.h"
@@ -885,7 +886,7 @@ static void print_summary(const struct comparison *t, FILE *out)
                 t->correct.n, t->correct.n == 1 ? "" : "s");
     if (t->correct.n && t->without_ratio)
         fprintf(out, "; without %zu row%s whose time is 0 or unknown (0 bytes)", t->without_ratio,
-                t->without_ratio == 1 ? "" : "s");
+                bb_plural(t->without_ratio));
     fputs(t->correct.n ? "\n" : "", out);
     bb_shortfall_print(&t->shortfall, out);
     if (t->two_clocks)
@@ -1085,6 +1086,15 @@ static double mean_busbw(const struct comparison *t)
     return n > 0 ? sum / (double)n : NAN;
 }
 
+void bb_compared_doubt(struct bb_compared *c, bool strict)
+{
+    c->verdict = outcomes[INCONCLUSIVE].name;
+    c->order = INCONCLUSIVE;
+    c->status = outcomes[INCONCLUSIVE].status;
+    c->rejected_by = strict ? "--strict" : NULL;
+    snprintf(c->reason, sizeof(c->reason), "%s", c->verdict);
+}
+
 struct bb_compared bb_compare_count(const struct bb_result_file *a, const struct bb_result_file *b,
                                     const struct bb_regression_threshold *threshold)
 {
@@ -1105,7 +1115,6 @@ struct bb_compared bb_compare_count(const struct bb_result_file *a, const struct
                                  .verdict = outcomes[outcome].name,
                                  .status = outcomes[outcome].status,
                                  .order = (int)(outcome == MIXED ? SLOWER : outcome), /* their largest ratio decides */
-                                 .inconclusive = INCONCLUSIVE,
                                  .over = t.slower.over};
     found.rejected_by = rejected_by(&t, threshold->strict, found.reason);
     rule_text(&t, "the ratio", found.rule);

@@ -106,11 +106,12 @@ struct bb_compared {
     const char *rejected_by; /* the option that rejects the verdict: "--threshold" or "--strict"; NULL: accepted */
     char reason[BB_REJECTED_TEXT]; /* the verdict that is rejected, or "ranks differ: A 4, B 2" */
     size_t over;                   /* number of rows slower by more than the threshold */
-    int inconclusive;              /* order of the verdict 'inconclusive' */
     char rule[BB_RULE_TEXT];       /* by which ratio a row without an interval is slower; "": all rows have one */
 };
 struct bb_compared bb_compare_count(const struct bb_result_file *a, const struct bb_result_file *b,
                                     const struct bb_regression_threshold *threshold);
+/* bb_compared_doubt - replace the verdict by 'inconclusive', which strict rejects. */
+void bb_compared_doubt(struct bb_compared *c, bool strict);
 
 /* bb_compare_main - the command `busbar compare`. */
 int bb_compare_main(int argc, char **argv);

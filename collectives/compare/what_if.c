@@ -263,11 +263,7 @@ static void doubt_line(struct table *t, int i, const struct bb_regression_thresh
     if (!judged || !isnan(threshold->threshold_percent) || !(difference <= error_of(t, i)) || shares_error(t, i))
         return;
     t->lines[i].within_error = true;
-    c->verdict = bb_verdict_names[BB_INCONCLUSIVE];
-    c->order = c->inconclusive;
-    c->status = BB_CHECK_UNKNOWN;
-    c->rejected_by = threshold->strict ? "--strict" : NULL;
-    snprintf(c->reason, sizeof(c->reason), "%s", c->verdict);
+    bb_compared_doubt(c, threshold->strict);
 }
 
 /* Writes what the ratio compares: "time", "time per token", "GPU seconds per step". */

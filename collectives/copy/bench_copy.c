@@ -6,6 +6,7 @@
  * pair is slow if both GPUs are faster with most others.
  */
 #include "bootstrap/base/alloc.h"
+#include "bootstrap/base/units.h"
 #include "collectives/copy/copy_measure.h"
 #include "collectives/copy/copy_options.h"
 #include "collectives/session/result_row.h"
@@ -301,7 +302,7 @@ static void print_verdict(const struct run *r)
                 shortfall_text(r, shortfall));
     else
         fprintf(out, "# SLOW: %d GPU%s, %d pair%s; first: %s\n", r->gpus_slow, r->gpus_slow == 1 ? "" : "s",
-                r->pairs_slow, r->pairs_slow == 1 ? "" : "s", finding_text(r, &r->findings[0], text));
+                r->pairs_slow, bb_plural(r->pairs_slow), finding_text(r, &r->findings[0], text));
 }
 
 static json_t *findings_json(const struct run *r)

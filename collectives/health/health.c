@@ -2,6 +2,7 @@
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/clock.h"
 #include "bootstrap/base/environment.h"
+#include "bootstrap/base/units.h"
 #include "bootstrap/rank/journal.h"
 #include "bootstrap/start/launcher.h"
 #include "bootstrap/start/mpirun.h"
@@ -570,7 +571,7 @@ static int check_short_nodes(const struct run *r)
         if (s->devices[rank].is_short && bb_health_expected_gpus(&r->health, s, w->node_of[rank]) == 0)
             return BB_WORLD_ERR(w, BB_EUSAGE, "%d ranks on %s but only %d GPU%s; start at most %d per node",
                                 r->health.gpus, w->hosts[rank], s->devices[rank].node_gpus,
-                                s->devices[rank].node_gpus == 1 ? "" : "s", s->devices[rank].node_gpus);
+                                bb_plural(s->devices[rank].node_gpus), s->devices[rank].node_gpus);
     return 0;
 }
 

@@ -2,6 +2,7 @@
 #include "collectives/health/health_report.h"
 
 #include "bootstrap/base/alloc.h"
+#include "bootstrap/base/units.h"
 #include "bootstrap/results/checks.h"
 
 #include <math.h>
@@ -306,7 +307,7 @@ static void report_missing(const struct bb_health_report *r)
     if (r->session->out && gpus != r->health->gpus)
         fprintf(r->session->out,
                 "# baseline: %d GPU%s per node, this run has %d; expected values only for single GPUs\n", gpus,
-                gpus == 1 ? "" : "s", r->health->gpus);
+                bb_plural(gpus), r->health->gpus);
     json_decref(missing);
 }
 

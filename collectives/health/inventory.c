@@ -315,6 +315,7 @@ enum { MESSAGE = 160 };
 struct message {
     enum bb_health_level level;
     char text[MESSAGE]; /* "": none */
+    bool of_node;       /* it is about the node, also with one GPU */
 };
 
 /* Returns whether an item is unknown because the rank has no GPU, which is a finding of its own. */
@@ -489,7 +490,7 @@ static void describe_lost(const struct bb_session *s, int rank, int expected, ch
     if (n > 0 && n < expected)
         used = snprintf(text, MESSAGE,
                         BB_HEALTH_CUDA_FINDS "%d GPU%s, expected %d: a GPU may be lost; see nvidia-smi -L, dmesg (Xid)",
-                        n, n == 1 ? "" : "s", expected);
+                        n, bb_plural(n), expected);
     else if (n > 0) /* other ranks of the node have GPUs */
         used = snprintf(text, MESSAGE, BB_HEALTH_CUDA_FINDS "no GPU for rank %d: %s; see nvidia-smi, dmesg (Xid)",
                         lacking, s->devices[lacking].no_gpu);
@@ -498,7 +499,7 @@ static void describe_lost(const struct bb_session *s, int rank, int expected, ch
                         BB_HEALTH_CUDA_FINDS "no GPU: %s; the driver may be down; see nvidia-smi, dmesg (Xid)",
                         s->devices[rank].no_gpu);
     if (s->devices[rank].is_short && w->nodes == 1 && n > 0 && n < expected)
-        snprintf(text + used, (size_t)(MESSAGE - used), "; to test the others: start %d rank%s", n, n == 1 ? "" : "s");
+        snprintf(text + used, (size_t)(MESSAGE - used), "; to test the others: start %d rank%s", n, bb_plural(n));
 }
 
 /* Fails each node that may have lost GPUs; if all nodes have the same number, the profile may be wrong. m: [ranks] */
@@ -521,6 +522,7 @@ static void judge_gpus(const struct bb_health *h, const struct bb_session *s, st
         if (expected[w->node_of[rank]] == 0)
             continue;
         m[rank].level = is_common ? BB_HEALTH_WARN : BB_HEALTH_FAIL;
+        m[rank].of_node = true;
         describe_lost(s, rank, expected[w->node_of[rank]], m[rank].text);
     }
     free(expected);
@@ -590,9 +592,8 @@ static void add_messages(struct bb_health *h, const struct bb_session *s, const 
         const bool is_of_node = of_node[w->node_of[rank]];
 
         if (m[rank].text[0] && (gpu_of[rank] == 0 || !is_of_node) && !shares_gpu(s, rank))
-            add_finding(
-                h, &m[rank], w->node_of[rank],
-                is_of_node && (h->gpus > 1 || bb_begins_with(m[rank].text, BB_HEALTH_CUDA_FINDS)) ? -1 : gpu_of[rank]);
+            add_finding(h, &m[rank], w->node_of[rank],
+                        is_of_node && (h->gpus > 1 || m[rank].of_node) ? -1 : gpu_of[rank]);
     }
     free(of_node);
 }

@@ -34,7 +34,7 @@ int bb_health_matrix_pairs(const struct bb_health_matrix *m, int nodes)
 /* The classes of the matrix, by the limits of the verdicts. */
 static char letter_of(double ratio)
 {
-    return isnan(ratio) ? '.' : ratio < 0.80 ? 'F' : ratio < 0.93 ? 'w' : '+';
+    return isnan(ratio) ? '.' : ratio < BB_HEALTH_FAILS ? 'F' : ratio < BB_HEALTH_WARNS ? 'w' : '+';
 }
 
 static void print_letters(const struct bb_health_matrix *m, int nodes, double reference, const char *const *hosts,
@@ -66,7 +66,7 @@ void bb_health_matrix_print(const struct bb_health_matrix *m, int nodes, double 
         int slowest = -1;
 
         for (int i = 0; i < nodes * nodes; i++)
-            if (i / nodes < i % nodes && m->value[i] > last && m->value[i] < 0.93 * reference &&
+            if (i / nodes < i % nodes && m->value[i] > last && m->value[i] < BB_HEALTH_WARNS * reference &&
                 (slowest < 0 || m->value[i] < m->value[slowest]))
                 slowest = i;
         if (slowest < 0)

@@ -99,7 +99,7 @@ static struct peers peers_of_gpus(const double *values, size_t n)
 }
 
 enum { SCORED_PEERS = 10 };
-#define UNSTEADY 0.93 /* as the limit of a warning */
+#define UNSTEADY BB_HEALTH_WARNS
 
 static enum bb_health_level judge(double value, double expected, const struct peers *p)
 {
@@ -110,9 +110,9 @@ static enum bb_health_level judge(double value, double expected, const struct pe
         return BB_HEALTH_OK;
     if (isnan(expected) && p->n >= BB_HEALTH_REFERENCE_PEERS)
         expected = p->median;
-    if (value < 0.80 * expected || (is_outlier && value < BB_HEALTH_OUTLIER * p->median))
+    if (value < BB_HEALTH_FAILS * expected || (is_outlier && value < BB_HEALTH_OUTLIER * p->median))
         return BB_HEALTH_FAIL;
-    return value < 0.93 * expected || is_outlier ? BB_HEALTH_WARN : BB_HEALTH_OK;
+    return value < BB_HEALTH_WARNS * expected || is_outlier ? BB_HEALTH_WARN : BB_HEALTH_OK;
 }
 
 enum bb_health_level bb_health_judge(double ratio)
@@ -122,7 +122,7 @@ enum bb_health_level bb_health_judge(double ratio)
 
 const char *bb_health_percent(double part, char text[BB_HEALTH_PERCENT_TEXT])
 {
-    static const double limits[] = {0.80, 0.93, BB_HEALTH_OUTLIER};
+    static const double limits[] = {BB_HEALTH_FAILS, BB_HEALTH_WARNS, BB_HEALTH_OUTLIER};
 
     snprintf(text, BB_HEALTH_PERCENT_TEXT, "%.0f %%", 100 * part);
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)

@@ -23,6 +23,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#define BB_HEALTH_FAILS   0.80 /* a value below this part of its expectation fails */
+#define BB_HEALTH_WARNS   0.93 /* a value below this part of its expectation is a warning */
 #define BB_HEALTH_OUTLIER 0.97 /* an outlier below this part of its peers' median fails */
 
 enum bb_health_test {

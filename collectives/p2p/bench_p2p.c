@@ -793,7 +793,7 @@ static void print_verdict(const struct p2p *p)
         fprintf(p->session.out,
                 "# slow: %d link%s%s; ranks whose links are all slow, inside the node or between nodes: %d; such "
                 "nodes: %d (--slow %g)\n",
-                p->n_slow[BB_LINK_PAIR], p->n_slow[BB_LINK_PAIR] == 1 ? "" : "s",
+                p->n_slow[BB_LINK_PAIR], bb_plural(p->n_slow[BB_LINK_PAIR]),
                 p->n_matrices > 1
                     ? " in all matrices of --full together (bandwidth in one direction: 2 per pair, else 1)"
                     : "",

@@ -350,7 +350,7 @@ void bb_session_print_head(const struct bb_session *s)
         return;
     bb_print_report_header(s->out, s->argc, s->argv);
     fprintf(s->out, "# %d rank%s on %d node%s: %s\n", s->world.size, s->world.size == 1 ? "" : "s", s->world.nodes,
-            s->world.nodes == 1 ? "" : "s", s->device.name[0] ? s->device.name : "no usable GPU");
+            bb_plural(s->world.nodes), s->device.name[0] ? s->device.name : "no usable GPU");
     if (s->detail && s->nccl_runtime > 0)
         fprintf(s->detail, "# NCCL %s (built with %s), CUDA runtime %d.%d, driver %d.%d\n",
                 bb_nccl_version_text(s->nccl_runtime, runtime), bb_nccl_version_text(s->nccl_header, header),

@@ -700,7 +700,6 @@ def test_model_flops_beyond_64_bits(plan):
     assert 2**63 < doc["roles"][0]["flops"] == pytest.approx(doc["predicted"]["tflops_per_gpu"] * doc["predicted"]["step_us"] * 1e6)
 
 
-
 MIXTRAL = ("transformer", "--model", "mixtral_8x7b", "--layers", 8, "--ranks", 32, "--ep", 8, "--seq-length", 2048, "--micro-batches", 2, "--cluster", H100)
 
 

@@ -131,8 +131,8 @@ struct bb_layouts {
     const char *given_modules; /* --recompute-modules; NULL: not given */
     double peak_tflops; /* of the MFU, and its type (bb_forecast_peak_tflops); set by the caller before printing */
     const char *peak_type;
-    char host[256], experts[256]; /* bb_plan_host_text of the first layout; set by the caller */
-    bool accepts_graph;           /* --graph can be added; set by the caller */
+    const char *host, *experts; /* bb_plan_host_text of the first layout; NULL or empty: none; set by the caller */
+    bool accepts_graph;         /* --graph can be added; set by the caller */
     int gpus;
     struct bb_layout_subject subject;
     double gpu_bytes, usable_bytes; /* as in struct bb_layout_search */

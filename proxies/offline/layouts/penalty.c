@@ -1,5 +1,6 @@
 /* penalty.c - penalties of layouts by their published steps (see penalty.h). */
 #include "proxies/offline/layouts/penalty.h"
+#include "bootstrap/base/units.h"
 
 #include "proxies/offline/plan/forecast.h"
 
@@ -81,6 +82,6 @@ void bb_layouts_penalty_text(const struct bb_layout_choice *c, const struct bb_l
         snprintf(text, size,
                  "measured time by predicted time: the %d published step%s with %s %s %s other published "
                  "steps",
-                 k->steps, k->steps == 1 ? "" : "s", layout, k->steps == 1 ? "is" : "are",
+                 k->steps, bb_plural(k->steps), layout, k->steps == 1 ? "is" : "are",
                  k->longer > 0 ? "above those of" : "not above those of");
 }

@@ -238,9 +238,9 @@ static void print_best(const struct bb_layouts *found, const char *command, FILE
         if (part == 0 || part_ns(best, part) >= 0.0005 * best->step_ns)
             fprintf(out, "%s %s %.1f%%", part ? "," : "", parts[part].name, 100 * part_ns(best, part) / best->step_ns);
     fprintf(out, "\n#   command:%s\n", command);
-    if (found->host[0])
-        fprintf(out, "#   host-bound: %s%s\n", found->host, found->experts[0] ? "" : graphs);
-    if (found->experts[0])
+    if (found->host && *found->host)
+        fprintf(out, "#   host-bound: %s%s\n", found->host, *found->experts ? "" : graphs);
+    if (found->experts && *found->experts)
         fprintf(out, "#   slow kernels: %s%s\n", found->experts, graphs);
 }
 
@@ -437,7 +437,7 @@ void bb_layouts_print(const struct bb_layouts *found, const char *command, int t
     else {
         fputs("; --full prints also ", out);
         if (hidden > 0)
-            fprintf(out, "%d more layout%s, ", hidden, hidden == 1 ? "" : "s");
+            fprintf(out, "%d more layout%s, ", hidden, bb_plural(hidden));
         fputs("the commands of all layouts, their differences and the reasons of rejection\n", out);
     }
 }

@@ -122,10 +122,10 @@ struct work {
     double fastest_rank_factor; /* smallest injected slowdown factor of a GPU's kernels; 1 if all are at least 1 */
 };
 
-/* bb_training_rank_loads of layouts with the same ep, of which `of` is one. loads: NULL: `of` is invalid. */
+/* bb_training_rank_loads of layouts with each ep. */
 struct rank_loads {
     struct {
-        struct bb_layout_choice of;
+        int ep;
         double *loads;
     } * list;
     int n;
@@ -206,7 +206,7 @@ static void equalize_load(struct bb_transformer_options *o, double times)
 static const double *loads_of(const struct work *w, int ep)
 {
     for (int i = 0; i < w->loads->n; i++)
-        if (w->loads->list[i].of.ep == ep)
+        if (w->loads->list[i].ep == ep)
             return w->loads->list[i].loads;
     return NULL;
 }
@@ -236,7 +236,7 @@ static void list_loads(struct work *w)
             continue;
         }
         BB_GROW(w->loads->list, w->loads->n);
-        w->loads->list[w->loads->n].of = *c;
+        w->loads->list[w->loads->n].ep = c->ep;
         w->loads->list[w->loads->n++].loads = loads;
     }
     bb_err_speculative(false);
@@ -1435,8 +1435,7 @@ static int report_invalid(const struct work *w)
     else if (!suggest_leaving_out(w, false, suggestion))
         snprintf(suggestion, sizeof(suggestion), "to see the reason, plan a single layout without --best-layout");
     return bb_err(BB_EUSAGE, "%s: no valid layout for %d rank%s with global batch size %d and the given options; %s",
-                  s->proxy->name, s->config->ranks, s->config->ranks == 1 ? "" : "s", s->config->global_batch,
-                  suggestion);
+                  s->proxy->name, s->config->ranks, bb_plural(s->config->ranks), s->config->global_batch, suggestion);
 }
 
 /* Returns the smallest global batch size with which a layout fits into GPU memory; 0: none. Training needs the least memory
@@ -1552,7 +1551,7 @@ static int report_none(const struct work *w, const struct bb_layout_row *smalles
     return bb_err(BB_EUSAGE,
                   "%s: no layout for %d rank%s fits into GPU memory: training needs at least %s (tp %d, cp %d, ep %d, "
                   "pp %d, micro-batch size %d, recompute %s, dp-sync %s%s), a GPU has %s; %s",
-                  s->proxy->name, s->config->ranks, s->config->ranks == 1 ? "" : "s",
+                  s->proxy->name, s->config->ranks, bb_plural(s->config->ranks),
                   bb_format_bytes((size_t)smallest->bytes, need), smallest->choice.tp, smallest->choice.cp,
                   smallest->choice.ep, smallest->choice.pp, smallest->choice.batch,
                   bb_recompute_names[smallest->choice.recompute], bb_sync_names[smallest->choice.sync],

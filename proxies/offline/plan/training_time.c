@@ -93,7 +93,7 @@ int bb_reliability(const struct bb_failures *f, int nodes, const struct bb_train
             BB_EUSAGE,
             "--mtbf-node: with %d node%s, a failure every %.3g s, checkpoints of %.3g s, restarts of %.3g s%s "
             "leave less than 0.1 %% of the time for training",
-            nodes, nodes == 1 ? "" : "s", mtbf_s, f->checkpoint_s, f->restart_s,
+            nodes, bb_plural(nodes), mtbf_s, f->checkpoint_s, f->restart_s,
             node_wait > 0 ? " and waits for repairs" : "");
     result->days = t->days / result->goodput;
     result->spares = f->spares;

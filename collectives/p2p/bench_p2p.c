@@ -596,7 +596,8 @@ static bool is_known_cause(const struct p2p *p, int i)
     for (int k = 0; k < i; k++) {
         const struct bb_slow_link *known = &p->causes[k].found.what;
 
-        if ((known->level == own->level && known->from == own->from && known->to == own->to) ||
+        if ((known->level == own->level && known->from == own->from && known->to == own->to &&
+             known->same_node == own->same_node) ||
             (known->level == BB_LINK_WAY && own->level == BB_LINK_PATH && MIN(known->from, known->to) == own->from &&
              MAX(known->from, known->to) == own->to))
             return true;
@@ -782,30 +783,52 @@ static bool has_slow_between_nodes(const struct p2p *p)
     return found;
 }
 
+/* Prints which slow parts a comparison of the links with each other cannot show. */
+static void print_limits(const struct p2p *p)
+{
+    const struct bb_world *w = &p->session.world;
+
+    if (w->nodes > 1 && !has_slow_between_nodes(p))
+        fprintf(p->session.out,
+                "# links are compared with each other: if %s slow, no link between nodes is slower than "
+                "the others; try: --min-gbps with 0.9 x the rate of a NIC (--min-gbps 45 for 400 Gbit/s)%s\n",
+                w->nodes == 2 ? "one of the two nodes is" : "all nodes but one are",
+                p->pairing.one || w->nodes == 2 || w->size == w->nodes
+                    ? ""
+                    : "; if GPUs share a NIC, --schedule one finds a slow path");
+    else if (w->size == 2 && p->n_causes == 0)
+        fputs(
+            "# one pair of ranks: there are no other links to compare it with; try: --min-gbps with 0.9 x the expected "
+            "rate\n",
+            p->session.out);
+}
+
 /* Prints the verdict as the last lines: the causes, or that there is none. */
 static void print_verdict(const struct p2p *p)
 {
+    char limits[64];
+
     if (!p->session.out)
         return;
+    if (p->session.shared_gpu) {
+        fputs("# not judged: ranks share a GPU\n", p->session.out);
+        return;
+    }
+    snprintf(limits, sizeof limits, p->options.min_gbps > 0 ? "(--slow %g, --min-gbps %g)" : "(--slow %g)",
+             p->options.slow, p->options.min_gbps);
     if (p->n_slow[BB_LINK_PAIR] + p->n_slow[BB_LINK_RANK] + p->n_slow[BB_LINK_NODE] == 0)
-        fprintf(p->session.out, "# no slow link (--slow %g)\n", p->options.slow);
+        fprintf(p->session.out, "# no slow link %s\n", limits);
     else
         fprintf(p->session.out,
                 "# slow: %d link%s%s; ranks whose links are all slow, inside the node or between nodes: %d; such "
-                "nodes: %d (--slow %g)\n",
+                "nodes: %d %s\n",
                 p->n_slow[BB_LINK_PAIR], bb_plural(p->n_slow[BB_LINK_PAIR]),
                 p->n_matrices > 1
                     ? " in all matrices of --full together (bandwidth in one direction: 2 per pair, else 1)"
                     : "",
-                p->n_slow[BB_LINK_RANK], p->n_slow[BB_LINK_NODE], p->options.slow);
-    if (p->session.world.nodes > 1 && p->options.min_gbps == 0 && !has_slow_between_nodes(p))
-        fprintf(p->session.out,
-                "# links are compared with each other: if %s slow, no link between nodes is slower than "
-                "the others; try: --min-gbps with 0.9 x the rate of a NIC (--min-gbps 45 for 400 Gbit/s)%s\n",
-                p->session.world.nodes == 2 ? "one of the two nodes is" : "all nodes but one are",
-                p->pairing.one || p->session.world.nodes == 2 || p->session.world.size == p->session.world.nodes
-                    ? ""
-                    : "; if GPUs share a NIC, --schedule one finds a slow path");
+                p->n_slow[BB_LINK_RANK], p->n_slow[BB_LINK_NODE], limits);
+    if (p->options.min_gbps == 0)
+        print_limits(p);
     print_causes(p);
 }
 

@@ -75,6 +75,9 @@ def test_runs_without_options(busbar):
     done = busbar.run("bench", "p2p", "--full", ranks=2, env={"EMU_DATA": "off"})
     assert done.returncode == 0 and "# inside a node: min " in done.stdout, done.stderr
     assert "# one pair at a time\n" in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("# one pair of ranks: there are no other links to compare it with; try: --min-gbps ")
+    done = busbar.run("bench", "p2p", "--metrics", "latency", "--share-gpu", ranks=2, env={"EMU_DATA": "off", "EMU_DEVICES": "1"})
+    assert done.returncode == 0 and done.stdout.splitlines()[-1] == "# not judged: ranks share a GPU"
 
 
 def test_schedule_one_measures_one_pair_per_round(busbar, tmp_path):
@@ -170,6 +173,9 @@ def test_min_gbps_fails_if_all_links_are_equally_slow(busbar, tmp_path):
     assert "8 of 8 links between nodes are below 45 GB/s (--min-gbps)" in done.stderr
     (cause,) = json.loads(path.read_text())["causes"]
     assert (cause["level"], cause["from"], cause["node"], cause["host"], cause["slow"]) == ("class", None, None, None, 8)
+    done = busbar.run(*args, "--min-gbps", 500, ranks=4, env=env)  # within nodes, too: two causes
+    assert re.findall(r"^# cause: all (\d) links (\S+)", done.stdout, re.M) == [("4", "inside"), ("8", "between")]
+    assert "(--slow 0.8, --min-gbps 500)\n" in done.stdout
 
 
 def test_min_gbps_applies_to_each_direction(busbar):
@@ -203,7 +209,7 @@ def test_slow_nodes_may_need_an_absolute_limit(busbar, nodes, args, hint):
     done = busbar.run("bench", "p2p", "--metrics", "bandwidth", "--direction", "one", "-n", 2, "--repeats", 2, "--max-slow", 0, *args, ranks=4,
                       env={"EMU_NODES": str(nodes), "EMU_CLUSTER": "h100-sxm-ib", "EMU_DATA": "off", "EMU_SLOW": "" if args else ",".join(f"node{n}:0.5" for n in range(1, nodes))})
     last = done.stdout.splitlines()[-1]
-    assert done.returncode == 0 and ("links are compared with each other" in last) == ("--min-gbps" in last) == bool(hint) and (hint or "") in last
+    assert done.returncode == 0 and ("links are compared with each other" in last) == ("try: --min-gbps" in last) == bool(hint) and (hint or "") in last
 
 
 def test_two_faults_count_each_link_once(busbar, tmp_path):

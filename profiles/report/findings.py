@@ -5,7 +5,6 @@ import string
 from statistics import median_high
 
 from charts import CONTENT_ERRORS, does_not_match
-from health import place_of
 from measured import algorithm_verdicts, bandwidth_of, choice_of, limits_text, row_time
 from result_files import is_plan
 from steps import FAILURE_PARTS, TERMS, breakdown_of, compared_steps, layout_name, memory_of, rate_of, role_of, terms_of, wait_text, waits_of
@@ -129,9 +128,9 @@ def wrong_rows(result):
     return say(text, wrong[0], n=len(wrong), of=len(result.rows)) if wrong else ""
 
 
-def host_of(result, rank):
+def host_of(result, rank, key="host"):
     devices = [d for d in result.data.get("devices") or [] if isinstance(d, dict) and d.get("rank") == rank]
-    return devices[0].get("host") if devices else None
+    return devices[0].get(key) if devices else None
 
 
 # ---- bench -----------------------------------------------------------------------------------------------------------
@@ -193,10 +192,10 @@ def collectives(result):
 
 def algorithms(result):
     """With --sweep-algorithms: how often NCCL's choice is not the fastest, and the largest loss."""
-    verdicts = algorithm_verdicts(result)
+    verdicts = [v for v in algorithm_verdicts(result) if v.get("nccl_choice") != "unknown"]
     not_best = [v for v in verdicts if v.get("nccl_choice") == "not_best" and is_number(v.get("lost_factor"))]
     if verdicts:
-        yield f"NCCL's choice is not the fastest at {len(not_best)} of {len(verdicts)} sizes."
+        yield f"NCCL's choice is not the fastest in {len(not_best)} of {len(verdicts)} cases."
     for worst in sorted(not_best, key=lambda v: -v["lost_factor"])[:1]:
         yield say("Largest loss: at {bytes:bytes}, {chosen} takes {lost_factor:times} as long as {best}.", worst,
                   chosen=choice_of(worst.get("chosen") or {}), best=choice_of(worst.get("best") or {}))
@@ -213,8 +212,8 @@ def slow_links(result):
     """What explains the slow links, each node, rank, path and pair once."""
     causes = {}
     for cause in result.data.get("causes") or []:
-        causes.setdefault(say(LEVELS.get(cause.get("level"), LEVELS["pair"]), cause), cause)
-    for what, cause in causes.items():
+        causes.setdefault((say(LEVELS.get(cause.get("level"), LEVELS["pair"]), cause), cause.get("same_node")), cause)
+    for (what, _), cause in causes.items():
         template = SLOW_LINKS % (" instead of {median:GB/s}" if is_number(cause.get("median")) else "")
         template = template.replace("GB/s", "us") if cause.get("metric") == "latency" else template
         yield say(template, cause, what=what, where="within the node" if cause.get("same_node") else "between nodes")
@@ -243,8 +242,12 @@ def overlap(result):
                   best, ctas=limits_text(best), no_slower=f" (no slower: {names(others)})" if others else "")
 
 
-SLOW_GPU = ("Slow: GPU {gpu} of {host} (rank {rank}), in {results} of {of} results, up to {worst_slowdown:times} the "
+SLOW_GPU = ("Slow: GPU {gpu}{pci:host} of {host} (rank {rank}), in {results} of {of} results, up to {worst_slowdown:times} the "
             "typical time.")
+
+
+def slow_gpus(result):
+    return [say(SLOW_GPU, one, pci=host_of(result, one.get("rank"), "pci")) for one in result.data.get("slow_gpus") or []]
 
 
 def compute(result):
@@ -380,7 +383,7 @@ def best_layout(search):
         longer = other["step_us"] / best["step_us"] - 1  # the order is that of step + penalty
         yield (f"The second, {layout_name(other)}, takes {share_text(abs(longer))} {'longer' if longer >= 0 else 'less'}"
                f"{', but has a larger penalty' if longer < 0 else ''}.")
-    loss = largest((name, best.get(key)) for name, _, key, _ in TERMS if key)
+    loss = largest([("waiting for launches by the host", best.get("launch_wait_us")), *((name, best.get(key)) for name, _, key, _ in TERMS if key)])
     if loss:
         yield f"The largest loss of the best layout is {loss[0]}: {time_text(loss[1])}."
 
@@ -441,7 +444,7 @@ def against(row, first):
 
 
 FIT = ("{name}: median error {median_error_percent:percent}, largest {worst_error_percent:percent} over {rows} rows, "
-       "{outliers} outliers.")
+       "outliers: {outliers}.")
 
 
 def study(result):
@@ -497,7 +500,7 @@ def failed_combinations(result):
 def slow_parts(result):
     found = result.data.get("findings") or []
     for one in found[:12]:
-        yield f"{one.get('level')}, stage {one.get('stage')}: {place_of(result, one)}: {one.get('reason')}."
+        yield f"{one.get('level')}, stage {one.get('stage')}: {one.get('name')}: {one.get('reason')}."
     if len(found) > 12:
         yield f"{len(found) - 12} further findings are in the table of nodes."
 
@@ -505,7 +508,8 @@ def slow_parts(result):
 def node_levels(result):
     levels = collections.Counter(v.get("level") for v in result.data.get("verdicts") or [])
     by = result.text("expected_by")
-    yield (f"{sum(levels.values())} nodes: {levels['ok']} ok, {levels['warn']} warn, {levels['fail']} fail, {levels['unknown']} unknown; "
+    n = sum(levels.values())
+    yield (f"{n} node{'s' if n != 1 else ''}: {levels['ok']} ok, {levels['warn']} warn, {levels['fail']} fail, {levels['unknown']} unknown; "
            f"{f'expected by {by}' if by else 'compared with each other'}.")
 
 
@@ -515,7 +519,7 @@ FINDINGS = {
     "p2p": (slow_links, none),
     "comm": (none, communicators),
     "overlap": (none, overlap),
-    "compute": (each("slow_gpus", SLOW_GPU), compute),
+    "compute": (slow_gpus, compute),
     "proxy": (invalid_step, step),
     "plan": (invalid_step, step),
     "health": (lambda result: [*node_levels(result), *slow_parts(result)], none),

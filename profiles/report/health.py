@@ -16,15 +16,6 @@ def hosts_of_nodes(result):
     return {verdict["node"]: verdict.get("host") or str(verdict["node"]) for verdict in result.data.get("verdicts") or []}
 
 
-def place_of(result, finding):
-    """What a finding is about, in words."""
-    hosts = hosts_of_nodes(result)
-    host, other, gpu = finding.get("host"), hosts.get(finding.get("other_node")), finding.get("gpu")
-    return {"gpu": f"GPU {gpu} of {host}", "node": f"{host}", "nic": f"NIC of GPU {gpu} of {host}",
-            "path": f"path from {host} to {other}" if finding.get("one_way") else f"path between {host} and {other}", "rail": f"rail of GPU {gpu}",
-            "leaf": f"leaf switch of {host} to {other}", "fabric": "fabric"}.get(finding.get("part"), "most of the cluster")
-
-
 def shares(result, tests):
     """{(node, test): lowest of the GPUs' best values / expectation}"""
     best, lowest = {}, {}
@@ -43,7 +34,7 @@ def nodes(results):
     for result in results:
         verdicts, tests = result.data.get("verdicts") or [], expectations(result)
         share = shares(result, tests)
-        reasons = {verdict["node"]: [f"{place_of(result, finding)}: {finding.get('reason')}" for finding in result.data.get("findings") or []
+        reasons = {verdict["node"]: [f"{finding.get('name')}: {finding.get('reason')}" for finding in result.data.get("findings") or []
                                      if finding.get("part") in PARTS_OF_NODE and finding.get("node") == verdict["node"]]
                    for verdict in verdicts}
 
@@ -57,8 +48,8 @@ def nodes(results):
         rows = [row for _, row in sorted(map(row_of, verdicts), key=lambda pair: pair[0])]
         if rows:
             yield Chart(f"Nodes ({result.name})", [result], columns=("node", "verdict", "reason", *tests), rows=rows,
-                        about="Worst first. The share of the expectation that the slowest GPU of the node reaches in each test; "
-                        "between nodes, with its best partner.")
+                        about="Worst first. The share of the expectation, or of the median in tests without one, that the slowest GPU "
+                        "of the node reaches in each test; between nodes, with its best partner.")
 
 
 def pairs(results):
@@ -72,13 +63,15 @@ def pairs(results):
         if not rows or not hosts:
             continue
         expected, unit = expectations(result)[rows[0]["test"]]
+        known = any(test["test"] == rows[0]["test"] and is_number(test.get("expected")) for test in result.data["tests"])
+        of = f"{'expected' if known else 'median'} {number_text(expected, unit)}"
         n = 1 + max(hosts)
 
         def text(a, b):
             if a == b or (a, b) not in values:
                 return f"{hosts.get(a)}: itself" if a == b else f"{hosts.get(a)} and {hosts.get(b)}: not measured"
             return (f"{hosts.get(a)} and {hosts.get(b)}<br>{number_text(values[a, b], unit)}<br>"
-                    f"{share_text(values[a, b] / expected)} of the expected {number_text(expected, unit)}")
+                    f"{share_text(values[a, b] / expected)} of the {of}")
         slow = sorted((value, key) for key, value in values.items() if key[0] < key[1] and value < 0.93 * expected)
         shown = sorted(hosts)[::-(-n // 16)]
         ends = {"constrain": "domain", "tickmode": "array", "tickvals": shown, "ticktext": [hosts[node] for node in shown]}
@@ -89,9 +82,9 @@ def pairs(results):
                  "colorbar": {"outlinewidth": 0, "thickness": 12, "orientation": "h", "y": 0, "yref": "container", "yanchor": "bottom"}}
         yield Chart(
             f"Pairs of nodes ({result.name})", [result], traces=[trace], showlegend=False,
-            about=f"Color: share of the expected {number_text(expected, unit)} that the slowest GPU of each pair reaches; blank: not "
+            about=f"Color: share of the {of} that the slowest GPU of each pair reaches; blank: not "
             f"measured. {len(slow) or 'No'} {'pair is' if len(slow) == 1 else 'pairs are'} below 93 %.",
             height=max(420, min(860, 230 + 24 * n)), xaxis=axis("node", **ends),
             yaxis=axis("node", autorange="reversed", scaleanchor="x", **ends),
-            columns=("node", "other node", f"value ({unit})", "of the expectation"),
+            columns=("node", "other node", f"value ({unit})", f"of the {of}"),
             rows=[[hosts.get(a), hosts.get(b), value, share_text(value / expected)] for value, (a, b) in slow])

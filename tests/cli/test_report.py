@@ -350,6 +350,8 @@ def test_findings_of_a_plan():
     text_of = said("plan", proxy="p", predicted={**predicted, "waiting": waits})
     assert "Rank 3 waits 5 us in dp." in text_of and "tp_pp" not in text_of  # the pipeline bubble
     assert "takes 10 % longer" in text and "largest loss of the best layout is bubble: 12 us" in text
+    assert "largest loss of the best layout is waiting for launches by the host: 20 us" in said(
+        "plan", proxy="p", best_layout={"layouts": [{**LAYOUTS[0], "launch_wait_us": 20.}], "available_bytes": 8 << 30})
     text = said("plan", proxy="p", best_layout={"layouts": [{**LAYOUTS[0], "step_us": 2 * LAYOUTS[1]["step_us"]}, LAYOUTS[1]], "available_bytes": 8 << 30})
     assert "The second, one rank, takes 50 % less, but has a larger penalty." in text
 
@@ -413,16 +415,21 @@ def test_findings_name_what_is_slow():
     text = said("p2p", results=[{}], causes=causes * 2)
     assert text == ("Slow: rank 3 (a), 6 of 6 links within the node, bandwidth 25 GB/s instead of 400 GB/s at 1 MiB. "
                     "Slow: rank 0 (a) to rank 1, 1 of 1 links within the node, bandwidth 1 GB/s instead of 400 GB/s at 1 MiB.")
+    classes = [{**causes[0], "level": "class", "same_node": same} for same in (True, False)]
+    assert re.findall("links (.*?), bandwidth", said("p2p", results=[{}], causes=classes)) == ["within the node", "between nodes"]
     assert said("p2p", results=[{}], causes=[{**causes[1], "median": None}]).endswith("within the node, bandwidth 1 GB/s at 1 MiB.")
     gpu = {"rank": 1, "gpu": 1, "host": "b", "worst_slowdown": 1.5, "results": 3, "of": 4}
-    assert "Slow: GPU 1 of b (rank 1), in 3 of 4 results, up to 1.5 times the typical time" in said("compute", slow_gpus=[gpu])
+    assert "Slow: GPU 1 (01:00.0) of b (rank 1), in 3 of 4 results, up to 1.5 times the typical time" in said(
+        "compute", slow_gpus=[gpu], devices=[{"rank": 1, "pci": "01:00.0"}])
+    judged = [{"nccl_choice": verdict} for verdict in ("unknown", "best")]
+    assert said("collectives", results=rows, algorithms=judged).endswith("NCCL's choice is not the fastest in 0 of 1 cases.")
 
 
 def test_health_shows_the_worst_node_first_and_the_slow_pairs():
     def value(node, gpu, partner, gbps):
         return {"stage": "pairs", "test": "pairs", "node": node, "host": "abc"[node], "gpu": gpu, "partner": partner, "value": gbps}
     rows = [value(a, gpu, b, 20. if gpu and 2 in (a, b) else 40.) for a in range(3) for b in range(3) if a != b for gpu in (0, 1)]
-    nic = {"level": "fail", "stage": "pairs", "part": "nic", "node": 2, "other_node": None, "host": "c", "gpu": 1, "reason": "pairs 20 GB/s"}
+    nic = {"level": "fail", "stage": "pairs", "part": "nic", "node": 2, "other_node": None, "host": "c", "gpu": 1, "name": "NIC of GPU 1 of c", "reason": "pairs 20 GB/s"}
     levels = [{"node": node, "host": host, "level": level} for node, host, level in ((0, "a", "ok"), (1, "b", "ok"), (2, "c", "fail"))]
     data = {"results": rows, "tests": [{"test": "pairs", "expected": 40., "median": 40., "unit": "GB/s"}], "verdicts": levels, "findings": [nic],
             "status": "below threshold", "reason": "pairs 20 GB/s", "expected_by": "x"}
@@ -432,9 +439,10 @@ def test_health_shows_the_worst_node_first_and_the_slow_pairs():
     assert [row[:3] for row in pairs.rows] == [["a", "c", 20.], ["b", "c", 20.]]
     assert said("health", **data) == ("FAILED: pairs 20 GB/s. 3 nodes: 2 ok, 0 warn, 1 fail, 0 unknown; expected by x. "
                                       "fail, stage pairs: NIC of GPU 1 of c: pairs 20 GB/s.")
-    path = {"part": "path", "host": "a", "other_node": 1}
-    assert [health.place_of(result("health", verdicts=[{"node": 1, "host": "b"}]), {**path, "one_way": one_way}) for one_way in (False, True)] == [
-        "path between a and b", "path from a to b"]
+    assert "share of the expected 40 GB/s" in pairs.about and pairs.columns[3] == "of the expected 40 GB/s"
+    data["tests"][0]["expected"] = None
+    (pairs,) = health.pairs([result("health", **data)])
+    assert "share of the median 40 GB/s" in pairs.about and said("health", verdicts=levels[:1]).startswith("1 node: 1 ok")
     assert list(health.nodes([result("health", status="running")])) == list(health.pairs([result("health")])) == []
 
 

@@ -780,15 +780,16 @@ static void worst_text(const struct bb_ratios *ratios, char text[BB_WORST_TEXT])
              100 * (ratios->worst_ratio - 1));
 }
 
-/* Prints "; rank 6 (node3) is in 18 of 18 slower rows", if slower rows have a rank or host in common. */
+/* Prints "; rank 6 (node3) is in 18 of 18 slower rows", if slower rows have a rank or host in common. Rows of rails and of the
+ * whole job have none, and are not counted. */
 static const char *culprit_text(const struct comparison *t, char text[BB_CULPRIT_TEXT])
 {
     const struct bb_culprit culprit = bb_culprits_find(&t->culprits);
 
     *text = '\0';
     if (culprit.name)
-        snprintf(text, BB_CULPRIT_TEXT, "; %s is in %lld of %zu slower rows", culprit.name, culprit.rows,
-                 t->culprits.rows);
+        snprintf(text, BB_CULPRIT_TEXT, "; %s is in %lld of %zu slower rows%s", culprit.name, culprit.rows,
+                 t->culprits.rows, t->culprits.rows < t->verdicts[BB_SLOWER] ? " with a node" : "");
     return text;
 }
 

@@ -524,7 +524,7 @@ static void print_doubts(const struct table *t, bool all, FILE *out)
                 100 * penalty);
     else if (error > 0)
         fprintf(out,
-                " within the model error of %.0f %% (mean error on published steps); --threshold judges by the ratio\n",
+                " within the model error of %.1f %% (mean error on published steps); --threshold judges by the ratio\n",
                 100 * error);
 }
 
@@ -628,7 +628,10 @@ static void print_notes(const struct table *t, FILE *out)
     if (best > 0)
         fprintf(out, "# %s: %s, %.3f x the %s of %s\n", t->per_gpu ? "most efficient" : "fastest", t->files[best].path,
                 t->lines[best].compared.ratio, measure, t->files[0].path);
-    if (inconclusive)
+    if (inconclusive && !isnan(t->threshold_percent))
+        fprintf(out, "# inconclusive: the samples do not exclude a slowdown above %g %%; try: 4 times as many (%s)\n",
+                t->threshold_percent, t->steps ? "-n" : "--repeats");
+    else if (inconclusive)
         fputs("# inconclusive: fewer than 6 steps or samples have no confidence interval; try: --threshold PERCENT, or "
               "more of them (-n 20)\n",
               out);

@@ -571,7 +571,7 @@ def test_a_difference_below_the_model_error_is_no_verdict(busbar, tmp_path, erro
         (tmp_path / f"{name}.json").write_text(json.dumps(plan))
     for files, percent in (("ab", "+10.0"), ("ba", "-9.1")):
         done = busbar.run("compare", *(f"{f}.json" for f in files), *args, emulated=False, cwd=tmp_path)
-        last = f"# verdict: inconclusive: {files[1]}.json ({percent} %) within the model error of 17 % (mean error on published steps); --threshold judges by the ratio"
+        last = f"# verdict: inconclusive: {files[1]}.json ({percent} %) within the model error of 17.0 % (mean error on published steps); --threshold judges by the ratio"
         assert (done.stdout.splitlines()[-1] == last) == (verdict == "inconclusive") and ("fastest" in done.stdout) == (
             files == "ba" and verdict == "slower"), done.stdout
         assert done.returncode == (5 if "--strict" in args or (files == "ab" and "1" in args) else 0)
@@ -811,6 +811,12 @@ def test_an_inconclusive_step_has_its_reason(busbar, tmp_path):
     done = busbar.run("compare", "a.json", "b.json", emulated=False, cwd=tmp_path)
     assert "\n# inconclusive: fewer than 6 steps or samples have no confidence interval; try: --threshold PERCENT" in done.stdout
     assert "inconclusive" not in busbar.run("compare", "a.json", "b.json", "--threshold", 5, emulated=False, cwd=tmp_path).stdout
+    for name, us in (("a", 100.), ("b", 118.)):  # the intervals overlap
+        step = step_of("last stage", ROLES, us, measured=True)
+        step["step_us"] |= {"ci95": [us - 20, us + 20]}
+        (tmp_path / f"{name}.json").write_text(json.dumps(step))
+    done = busbar.run("compare", "a.json", "b.json", "--threshold", 5, emulated=False, cwd=tmp_path)
+    assert "\n# inconclusive: the samples do not exclude a slowdown above 5 %; try: 4 times as many (-n)\n" in done.stdout, done.stdout
 
 
 def test_reads_one_file_from_stdin(busbar, tmp_path):

@@ -151,6 +151,18 @@ int bb_parse_duration(const char *text, double *seconds)
     return -BB_EUSAGE;
 }
 
+int bb_decimals_beside(double value, double limit, int decimals)
+{
+    char text[64];
+
+    for (; decimals < 9; decimals++) {
+        snprintf(text, sizeof(text), "%.*f", decimals, value);
+        if ((strtod(text, NULL) > limit) == (value > limit))
+            break;
+    }
+    return decimals;
+}
+
 const char *bb_format_bytes(size_t bytes, char buf[BB_BYTES_TEXT])
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};

@@ -75,6 +75,10 @@ const char *bb_format_rounded_time(double us, char text[BB_ROUNDED_TEXT]);
 #define BB_THOUSANDS_TEXT 40
 const char *bb_format_thousands(double number, char text[BB_THOUSANDS_TEXT]);
 
+/* bb_decimals_beside - return the number of decimals, from `decimals` to 9, whose text of the value is above the limit if the
+ * value is, and not above it otherwise: 1 for 5.04 and the limit 5 would be 5.0, so it is 2. */
+int bb_decimals_beside(double value, double limit, int decimals);
+
 /* bb_plural - return the ending of a noun after a number: "" for 1, otherwise "s". */
 static inline const char *bb_plural(unsigned long long n)
 {

@@ -624,6 +624,7 @@ static void add_check(struct comparison *t, const struct bb_timing *a, const str
                             : is_health ? 1e6 / b->time_us
                                         : b->time_us,
                  expected = is_health ? 1e6 / a->time_us : a->time_us;
+    const double ratio = b ? b->time_us / a->time_us : NAN, most = 1 + t->threshold_percent / 100;
     char size[BB_TIMING_SIZE], name[256], reason[256], limit[48] = "";
 
     snprintf(name, sizeof name, "%s%s %s %s %s %s", a->what, bb_timing_size(a, size), a->dtype ? a->dtype : "-",
@@ -631,10 +632,10 @@ static void add_check(struct comparison *t, const struct bb_timing *a, const str
     if (is_health)
         snprintf(name, sizeof name, "%s", a->what);
     if (limited)
-        snprintf(limit, sizeof limit, ", required at most %.4g", 1 + t->threshold_percent / 100);
+        snprintf(limit, sizeof limit, ", required at most %g", most);
     snprintf(reason, sizeof reason,
-             isfinite(measured) && isfinite(expected) ? "%s (%s %.3f%s: A %.4g %s, B %.4g %s)" : "%s", text,
-             ratio_name(t), b ? b->time_us / a->time_us : NAN, limit, expected, unit, measured, unit);
+             isfinite(measured) && isfinite(expected) ? "%s (%s %.*f%s: A %.4g %s, B %.4g %s)" : "%s", text,
+             ratio_name(t), bb_decimals_beside(ratio, most, 3), ratio, limit, expected, unit, measured, unit);
     bb_checks_add(t->checks, &(struct bb_check){.check = name,
                                                 .status = statuses[verdict],
                                                 .measured = measured,
@@ -770,14 +771,15 @@ static json_t *put_unmatched(struct comparison *t, const struct bb_result_file *
     return list;
 }
 
-/* Writes the worst row and its ratio to text: "all_reduce group 1 64 MiB: +60.6 %". */
-static void worst_text(const struct bb_ratios *ratios, char text[BB_WORST_TEXT])
+/* Writes the worst row and its ratio to text: "all_reduce group 1 64 MiB: +60.6 %", with more decimals next to the threshold. */
+static void worst_text(const struct comparison *t, const struct bb_ratios *ratios, char text[BB_WORST_TEXT])
 {
     const struct bb_timing *worst = ratios->worst;
+    const double percent = 100 * (ratios->worst_ratio - 1);
     char size[BB_TIMING_SIZE];
 
-    snprintf(text, BB_WORST_TEXT, "%s%s: %+.1f %%", worst->what, bb_timing_size(worst, size),
-             100 * (ratios->worst_ratio - 1));
+    snprintf(text, BB_WORST_TEXT, "%s%s: %+.*f %%", worst->what, bb_timing_size(worst, size),
+             bb_decimals_beside(percent, t->threshold_percent, 1), percent);
 }
 
 /* Prints "; rank 6 (node3) is in 18 of 18 slower rows", if slower rows have a rank or host in common. Rows of rails and of the
@@ -820,7 +822,7 @@ static void print_verdict(const struct comparison *t, FILE *out)
         if (t->slower.over < t->slower.n && (t->slower.over > 0 || outcome == FAILED))
             fprintf(out, ", %zu by more than %g %%", t->slower.over, t->threshold_percent);
         if (t->slower.worst) {
-            worst_text(&t->slower, worst);
+            worst_text(t, &t->slower, worst);
             fprintf(out, "; slowest %s time%s", worst, culprit_text(t, culprit));
         } else if (t->verdicts[BB_FASTER] > 0) {
             fprintf(out, "; mean %s %.3f", ratio_name(t), bb_ratios_mean(&t->correct));
@@ -930,7 +932,7 @@ static int check_criteria(const struct comparison *t, bool strict)
     const char *option = rejected_by(t, strict, reason);
 
     if (slower->over > 0) {
-        worst_text(slower, worst);
+        worst_text(t, slower, worst);
         if (t->verdicts[BB_WRONG_DATA] > 0)
             snprintf(wrong, sizeof(wrong), "%zu with wrong data, ", t->verdicts[BB_WRONG_DATA]);
         return bb_err(BB_EBELOW, "%s%zu row%s slower by more than %g %%, worst: %s time%s", wrong, slower->over,
@@ -1120,7 +1122,7 @@ struct bb_compared bb_compare_count(const struct bb_result_file *a, const struct
     found.rejected_by = rejected_by(&t, threshold->strict, found.reason);
     rule_text(&t, "the ratio", found.rule);
     if (t.correct.worst)
-        worst_text(t.slower.worst ? &t.slower : &t.correct, found.worst);
+        worst_text(&t, t.slower.worst ? &t.slower : &t.correct, found.worst);
     culprit_text(&t, found.culprit);
     if (outcome == OTHER_MODEL) {
         found.ratio = found.worst_ratio = NAN;

@@ -630,6 +630,20 @@ static const char *where(const struct bb_report *r, const struct verdict *v, cha
     return text;
 }
 
+/* Returns the number of significant digits, at least 6, with which two unequal values have different texts. */
+static int digits_that_differ(double a, double b)
+{
+    char texts[2][32];
+    int digits = 5;
+
+    do {
+        digits++;
+        snprintf(texts[0], sizeof texts[0], "%.*g", digits, a);
+        snprintf(texts[1], sizeof texts[1], "%.*g", digits, b);
+    } while (digits < 17 && strcmp(texts[0], texts[1]) == 0);
+    return digits;
+}
+
 /* Writes how many results or groups miss a criterion, or of how many the worst is printed; "" if there is only one. */
 static const char *how_many(const struct bb_report *r, const struct verdict *v, char text[64])
 {
@@ -698,20 +712,6 @@ static const char *limits_option(const struct bb_report *r)
 }
 
 enum { SHORTFALL_TEXT = 512 };
-
-/* Returns the number of significant digits, at least 6, with which two unequal values have different texts. */
-static int digits_that_differ(double a, double b)
-{
-    char texts[2][32];
-    int digits = 5;
-
-    do {
-        digits++;
-        snprintf(texts[0], sizeof texts[0], "%.*g", digits, a);
-        snprintf(texts[1], sizeof texts[1], "%.*g", digits, b);
-    } while (digits < 17 && strcmp(texts[0], texts[1]) == 0);
-    return digits;
-}
 
 /* Writes to text why a criterion is not met. Returns text. */
 static const char *shortfall_text(const struct bb_report *r, int coll, const struct verdict *v,
@@ -843,14 +843,15 @@ static void print_criteria(const struct bb_report *r, int coll)
     for (int i = 0; i < r->n_thresholds;) {
         const struct verdict v = judge(r, i);
         const struct bb_busbw_threshold *t = &r->thresholds[v.threshold];
+        const int digits = digits_that_differ(v.busbw_gbps, t->gbps);
 
         i = v.end;
         if (r->one_line ? !v.failed : t->scope == BB_BUSBW_MEAN)
             continue;
-        snprintf(found, sizeof found, "%g GB/s", v.busbw_gbps);
-        fprintf(r->out, "# Bus bandwidth, %s %s: %s, required %g: %s%s%s\n", bb_colls[coll].name,
-                bb_busbw_threshold_text(t, size), isfinite(v.busbw_gbps) ? found : "no result to judge", t->gbps,
-                v.failed ? "FAILED" : "OK", v.failed ? where(r, &v, place) : "", how_many(r, &v, count));
+        snprintf(found, sizeof found, "%.*g GB/s", digits, v.busbw_gbps);
+        fprintf(r->out, "# Bus bandwidth, %s %s: %s, required %.*g: %s%s%s\n", bb_colls[coll].name,
+                bb_busbw_threshold_text(t, size), isfinite(v.busbw_gbps) ? found : "no result to judge", digits,
+                t->gbps, v.failed ? "FAILED" : "OK", v.failed ? where(r, &v, place) : "", how_many(r, &v, count));
     }
 }
 

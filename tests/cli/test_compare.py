@@ -797,12 +797,14 @@ def test_parts_of_a_step_are_of_the_same_role(busbar, tmp_path):
     assert parts["compute"] == (80, 40) and parts["dp"] == (20, 60)
 
 
-@pytest.mark.parametrize("step_us, verdict", [(100.4, "no difference"), (99.6, "no difference"), (100.6, "slower"), (99.4, "faster")])
+@pytest.mark.parametrize("step_us, verdict", [(100.4, "no difference"), (99.6, "no difference"), (100.64, "slower"), (99.4, "faster")])
 def test_plans_within_half_a_percent_have_no_difference(busbar, tmp_path, step_us, verdict):
     for name, us in (("a", 100.), ("b", step_us)):
         (tmp_path / f"{name}.json").write_text(json.dumps(step_of("last stage", ROLES, us)))
     done = busbar.run("compare", "a.json", "b.json", emulated=False, cwd=tmp_path)
     assert f"  {verdict}  " in done.stdout and ("fastest" in done.stdout) == (verdict == "faster")
+    done = busbar.run("compare", "a.json", "b.json", "--threshold", 0.62, emulated=False, cwd=tmp_path)
+    assert done.returncode == (5 if step_us == 100.64 else 0) and ("slower than in a.json by more than 0.62 %, worst: gpt3 step: +0.64 % time" in done.stderr) == bool(done.returncode)
 
 
 def test_an_inconclusive_step_has_its_reason(busbar, tmp_path):

@@ -353,6 +353,7 @@ def test_thresholds_per_size_and_for_the_peak(busbar, model, tmp_path):
         done = busbar.run(*args, "--min-busbw", text, ranks=4, env=model)
         assert done.returncode == status and ("FAILED" in done.stdout) == (status == 5), text
         assert not re.search(r"is ([0-9.]+) GB/s, below the required \1 GB/s", done.stderr), done.stderr
+        assert not re.search(r": ([0-9.]+) GB/s, required \1: FAILED", done.stdout), done.stdout
         assert all(word in done.stderr for word in message) and (status == 5 or done.stderr == ""), text
 
 

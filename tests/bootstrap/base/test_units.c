@@ -286,6 +286,16 @@ static void formats_thousands(void **state)
         assert_string_equal(bb_format_thousands(rows[i].number, text), rows[i].text);
 }
 
+static void shows_on_which_side_of_a_limit_a_value_is(void **state)
+{
+    (void)state;
+    assert_int_equal(bb_decimals_beside(5.2, 5, 1), 1);
+    assert_int_equal(bb_decimals_beside(5.04, 5, 1), 2);
+    assert_int_equal(bb_decimals_beside(4.996, 5, 1), 1); /* 5.0 is not above 5 */
+    assert_int_equal(bb_decimals_beside(5.04, NAN, 1), 1);
+    assert_int_equal(bb_decimals_beside(5 + 1e-12, 5, 1), 9);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -300,6 +310,7 @@ int main(void)
         cmocka_unit_test(formats_times),
         cmocka_unit_test(formats_sizes),
         cmocka_unit_test(formats_thousands),
+        cmocka_unit_test(shows_on_which_side_of_a_limit_a_value_is),
         cmocka_unit_test(suggests_the_nearest_word),
     };
 

@@ -161,6 +161,10 @@ const struct bb_opts bb_health_set = {
         "soak. GEMMs of other types: busbar bench compute gemm --max-slow 0.\n"
         "Start it with one rank per GPU, with all GPUs of each node.",
     .after =
+        "The expectation is the value of the profile or baseline; without it, and for GPUs also with it, the median of "
+        "at "
+        "least\n"
+        "three peers: that of the faster ones if half of them or more are slow.\n"
         "fail: below 80 % of the expectation, or among at least ten values an outlier (modified z-score below -3.5) "
         "below\n"
         "97 % of the median; warn: below 93 %, or another outlier (up to 97.4 %). One node of 8 GPUs has no outliers.\n"

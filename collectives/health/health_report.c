@@ -431,6 +431,13 @@ static void print_lowest(const struct bb_health_report *r, int test)
                 h->nodes > 1 ? host_of(r, node) : "");
 }
 
+static const char *peers_text(enum bb_health_test test)
+{
+    const enum bb_health_part part = bb_health_tests[test].part;
+
+    return part == BB_HEALTH_A_GPU ? "GPUs" : part == BB_HEALTH_A_NODE ? "nodes" : "rails";
+}
+
 void bb_health_print_tests(const struct bb_health_report *r, int first, int end)
 {
     FILE *out = r->session->out;
@@ -453,7 +460,8 @@ void bb_health_print_tests(const struct bb_health_report *r, int first, int end)
                     : h->nodes > 1            ? "not run, all nodes failed earlier tests"
                                               : "not run, the node failed an earlier test");
         else
-            fprintf(out, "median%s %.4g %s", h->of_faster[test] ? " of the faster GPUs" : "", median,
+            fprintf(out, "median%s%s %.4g %s", h->of_faster[test] ? " of the faster " : "",
+                    h->of_faster[test] ? peers_text((enum bb_health_test)test) : "", median,
                     bb_health_tests[test].unit);
         if (h->lowest[test] > 0 && h->lowest[test] < BB_HEALTH_OUTLIER * median)
             print_lowest(r, test);

@@ -77,12 +77,17 @@ double bb_health_median(const double *values, size_t n)
     return peers_of(values, n).median;
 }
 
-/* Returns the peers of GPUs without expectation: if the values have a gap wider than 7 %, the median is that of the values
- * above the widest gap, so that a slow half or majority is found. Fewer than a quarter above the gap are fast GPUs instead. */
-static struct peers peers_of_gpus(const double *values, size_t n)
+enum { SCORED_PEERS = 10 };
+
+/* Returns the peers of values. If half of these or more are slow, which a wide gap shows, the peers are the faster values; the
+ * mean of a slow and a fast half was measured nowhere. Slow values of more than half are as expected if the median is, and
+ * fewer than a quarter above the gap are fast parts instead. expected: NaN: unknown */
+static struct peers reference_peers(const double *values, size_t n, double expected)
 {
     size_t finite, slow = 0;
-    double *sorted = sort_finite(values, n, &finite), widest = 0.93;
+    double *sorted = sort_finite(values, n, &finite);
+    double widest = finite >= SCORED_PEERS ? BB_HEALTH_OUTLIER : BB_HEALTH_WARNS;
+    const bool is_expected = median_of(sorted, finite) >= BB_HEALTH_WARNS * expected;
     struct peers p;
 
     for (size_t i = finite; i > 1; i--)
@@ -90,7 +95,8 @@ static struct peers peers_of_gpus(const double *values, size_t n)
             widest = sorted[i - 2] / sorted[i - 1];
             slow = i - 1;
         }
-    slow = 2 * slow >= finite && 4 * (finite - slow) >= finite ? slow : 0;
+    if (4 * (finite - slow) < finite || 2 * slow < finite || (2 * slow > finite && is_expected))
+        slow = 0;
     p = peers_of(sorted + slow, finite - slow);
     p.n = finite;
     p.of_faster = slow > 0;
@@ -98,7 +104,6 @@ static struct peers peers_of_gpus(const double *values, size_t n)
     return p;
 }
 
-enum { SCORED_PEERS = 10 };
 #define UNSTEADY BB_HEALTH_WARNS
 
 static enum bb_health_level judge(double value, double expected, const struct peers *p)
@@ -298,7 +303,8 @@ struct series {
     double *values[TRIES];
     int tries; /* number of measurements */
     struct peers peers;
-    bool has_reference; /* GPUs are judged by their peers, and the peers by the expectation */
+    bool has_reference; /* GPUs are judged by their peers, too, */
+    bool is_common;     /* and only by them, because the typical GPU is slow */
 };
 
 static size_t count_values(const struct bb_health *h)
@@ -359,7 +365,7 @@ static struct bb_health_finding judge_unit(const struct series *s, size_t unit)
     for (int i = 0; i < s->tries; i++)
         values[i] = s->values[i][unit];
     f = finding_of(s->h, s->test, &s->peers, median_of(values, (size_t)s->tries));
-    if (s->has_reference) {
+    if (s->has_reference && (s->is_common || judge(f.value, NAN, &s->peers) >= f.level)) {
         f.expected = NAN;
         f.level = judge(f.value, NAN, &s->peers);
     }
@@ -409,12 +415,6 @@ static int only_node(const struct bb_health *h)
     return -1;
 }
 
-/* Returns whether the typical GPU is slow. */
-static bool is_common(const struct series *s)
-{
-    return s->has_reference && finding_of(s->h, s->test, &s->peers, s->peers.median).level != BB_HEALTH_OK;
-}
-
 /* Returns whether every unit that was measured is slow for the expectation. */
 static bool are_all_slow(const struct series *s)
 {
@@ -448,12 +448,12 @@ static void add_units(const struct series *s)
         add_of_gpus(s->h, found, n);
         n = 0;
     }
-    if (s->part != BB_HEALTH_A_GPU && s->peers.n > 1 && 2 * n > s->peers.n) {
+    if (s->part != BB_HEALTH_A_GPU && s->peers.n > 1 && 2 * n > s->peers.n && !s->peers.of_faster) {
         for (size_t i = 0; i < n; i++)
             common.level = MAX(common.level, found[i].level);
         n = 0;
         found[n++] = common;
-    } else if (is_common(s)) {
+    } else if (s->is_common) {
         common.node = only_node(s->h);
         common.part = common.node < 0 ? BB_HEALTH_ALL : BB_HEALTH_A_NODE;
         found[n++] = common;
@@ -477,9 +477,7 @@ static int test_units(struct bb_health *h, enum bb_health_test test)
                                          : 1;
     s.stride = part == BB_HEALTH_A_NODE ? (size_t)h->gpus : 1;
     TRY(measure_units(&s));
-    s.peers = peers_of(s.values[0], s.units);
-    if (part == BB_HEALTH_A_GPU && !(s.peers.median >= UNSTEADY * h->expected[test]))
-        s.peers = peers_of_gpus(s.values[0], s.units);
+    s.peers = reference_peers(s.values[0], s.units, h->expected[test]);
     h->median[test] = s.peers.median;
     h->of_faster[test] = s.peers.of_faster;
     h->lowest[test] = NAN;
@@ -489,7 +487,8 @@ static int test_units(struct bb_health *h, enum bb_health_test test)
             h->lowest_gpu[test] = (int)u;
         }
     s.has_reference = part == BB_HEALTH_A_GPU && s.peers.n >= BB_HEALTH_REFERENCE_PEERS;
-    suspect = is_common(&s);
+    s.is_common = s.has_reference && finding_of(h, test, &s.peers, s.peers.median).level != BB_HEALTH_OK;
+    suspect = s.is_common;
     for (size_t u = 0; u < s.units; u++)
         suspect |= judge_unit(&s, u).level != BB_HEALTH_OK;
     while (suspect && s.tries < TRIES)
@@ -659,7 +658,7 @@ static int measure_rounds(struct pairs *p)
         memcpy(measured + (size_t)k * size, values, size * sizeof *values);
         take_values(p, partner, values, shares + (size_t)k * size);
     }
-    p->all = peers_of(p->values, n);
+    p->all = reference_peers(p->values, n, p->h->expected[BB_HEALTH_PAIRS]);
     p->h->median[BB_HEALTH_PAIRS] = bb_health_median(measured, n);
     p->h->share[BB_HEALTH_PAIRS] = bb_health_median(shares, n);
     p->h->lowest[BB_HEALTH_PAIRS] = NAN;

@@ -5,8 +5,10 @@
  *
  * Rule: a value fails below 0.80 of the expectation, or if its modified z-score against its peers is below -3.5 (at least ten
  * peers) and the value is below 0.97 of their median; it is a warning below 0.93 of the expectation, or with that score (so
- * below 0.974 of the median). Without expectation, the median of at least three peers takes its place. The score is 0.6745 (x -
- * median) / max(MAD, 0.5 % of the median) (Iglewicz and Hoaglin, 1993). A suspect is measured twice more; two of three
+ * below 0.974 of the median). Without expectation, the median of at least three peers takes its place; GPUs are judged by both, but
+ * only by their peers if the typical GPU is slow, which is a finding about all. If half of the values are slow, the median is
+ * that of the faster ones; likewise if up to three quarters are and the expectation does not show that these are healthy. The
+ * score is 0.6745 (x - median) / max(MAD, 0.5 % of the median) (Iglewicz and Hoaglin, 1993). A suspect is measured twice more; two of three
  * verdicts count. Between nodes, the best of several partners counts: a slow pair of nodes that are fast with others is a
  * slow path, and a GPU index that is slow on more than three quarters of the nodes is a slow rail. Values are judged by
  * what the uplinks of oversubscribed leaves leave to a pair while others run, and NICs by the pairs with the least load on them.

@@ -17,6 +17,8 @@ struct machine {
     double nic;                                                   /* factor of slow NICs */
     int slow_gpus;                                                /* GPUs below this number, on all nodes */
     int slow_nics;                                                /* the same of nodes below this number */
+    int slow_nodes;                                               /* nodes below this number: GEMM, all_reduce inside */
+    double nodes;                                                 /* factor of those */
     double everything;                                            /* factor of all values except those of pairs */
     double pairs;                                                 /* factor of those */
     int leaf, leaf_nodes;                                         /* first node of a leaf switch with uplinks for */
@@ -111,8 +113,13 @@ static int measure(void *arg, enum bb_health_test test, const int *partner, doub
                 own *= 0.77;
             if (test == BB_HEALTH_GEMM && n == 3 && g == m->slow_gpu)
                 own *= m->gpu;
+            if (test == BB_HEALTH_GEMM && n < m->slow_nodes)
+                own *= m->nodes;
             if (test == BB_HEALTH_NODE || test == BB_HEALTH_WHOLE)
-                own = test == BB_HEALTH_WHOLE ? whole : node * (n == m->slow_node ? 0.7 : 1);
+                own = test == BB_HEALTH_WHOLE ? whole
+                                              : node * (n == m->slow_node   ? 0.7
+                                                        : n < m->slow_nodes ? m->nodes
+                                                                            : 1);
             if (test == BB_HEALTH_RAILS || test == BB_HEALTH_RAILS_ALONE)
                 own = rails[g];
             if (test == BB_HEALTH_PAIRS || test == BB_HEALTH_BISECTION)
@@ -609,6 +616,57 @@ static void test_outliers_below_974_of_1000_warn(void **state)
     }
 }
 
+/* Slow nodes, from none to all of 1 to 6: the levels of the help's rule. At least three values have a median, ten have outliers; a
+ * slow majority of at most three quarters is found by the profile, or by the gap to the faster nodes. */
+static enum bb_health_level level_by_rule(int values, double slow_part, double factor, bool is_known)
+{
+    const bool has_peers = values >= 3 && slow_part < 1 && slow_part <= 0.75 &&
+                           (slow_part <= 0.5 || factor < BB_HEALTH_WARNS || !is_known);
+
+    if (slow_part == 0 || (!is_known && !has_peers))
+        return BB_HEALTH_OK;
+    if (factor < BB_HEALTH_FAILS || (has_peers && values >= 10 && factor < BB_HEALTH_OUTLIER))
+        return BB_HEALTH_FAIL;
+    return factor < BB_HEALTH_WARNS ? BB_HEALTH_WARN : BB_HEALTH_OK;
+}
+
+static void test_slow_nodes_have_the_levels_of_the_help(void **state)
+{
+    static const double factors[] = {0.79, 0.805, 0.86, 0.87, 0.88, 0.9, 0.925, 0.935, 0.94, 0.95};
+
+    (void)state;
+    for (int i = 0; i < 6 * 7 * 2 * 2 * (int)ROWS(factors); i++) {
+        const int nodes = 1 + i % 6, slow = i / 6 % 7;
+        const bool is_known = i / 42 % 2, is_gemm = i / 84 % 2;
+        const double factor = factors[i / 168];
+        struct machine m = machine_of(nodes, 0, 1);
+        enum bb_health_level level = BB_HEALTH_OK, expected;
+
+        if (slow > nodes)
+            continue;
+        m.slow_nodes = slow;
+        m.nodes = factor;
+        for (int test = 0; test < BB_HEALTH_TESTS; test++) {
+            m.h.skip[test] = test != (is_gemm ? BB_HEALTH_GEMM : BB_HEALTH_NODE);
+            m.h.expected[test] = is_known ? healthy[test] : NAN;
+        }
+        run(&m);
+        for (size_t f = 0; f < m.h.n; f++) {
+            level = m.h.findings[f].level > level ? m.h.findings[f].level : level;
+            assert_true(m.h.findings[f].node < slow);
+        }
+        expected = level_by_rule(is_gemm ? nodes * GPUS : nodes, (double)slow / nodes, factor, is_known);
+        if (level != expected)
+            print_error("%d of %d nodes at %g, %s %s: %s, expected %s\n", slow, nodes, factor,
+                        is_known ? "known" : "unknown", is_gemm ? "GEMM" : "all_reduce", bb_health_levels[level],
+                        bb_health_levels[expected]);
+        assert_int_equal(level, expected);
+        for (int node = 0; node < nodes && level != BB_HEALTH_OK && 4 * slow <= 3 * nodes; node++)
+            assert_int_equal(bb_health_node_level(&m.h, node), node < slow ? level : BB_HEALTH_OK);
+        bb_health_release(&m.h);
+    }
+}
+
 static void test_percentages_show_the_side_of_a_limit(void **state)
 {
     static const struct {
@@ -621,6 +679,24 @@ static void test_percentages_show_the_side_of_a_limit(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         assert_string_equal(bb_health_percent(rows[i].part, text), rows[i].text);
+}
+
+/* All GPUs at 94 % of the expectation, one a little slower: 92 % is below its limit, although it is no outlier of the others. */
+static void test_gpu_below_the_limit_of_the_expectation_warns(void **state)
+{
+    (void)state;
+    for (int low = 0; low <= 1; low++) {
+        struct machine m = machine_of(4, 0, 1);
+
+        m.everything = 0.94;
+        m.slow_gpu = 1;
+        m.gpu = low ? 0.98 : 0.992;
+        m.h.expected[BB_HEALTH_GEMM] = healthy[BB_HEALTH_GEMM];
+        run(&m);
+        assert_int_equal(bb_health_node_level(&m.h, 3), low ? BB_HEALTH_WARN : BB_HEALTH_OK);
+        assert_true(!low || find(&m, BB_HEALTH_A_GPU, 3, 1)->expected == healthy[BB_HEALTH_GEMM]);
+        bb_health_release(&m.h);
+    }
 }
 
 /* Two nodes of four GPUs have eight values, too few for an outlier, also if a third node took no part. */
@@ -753,7 +829,9 @@ int main(void)
         cmocka_unit_test(test_expectation_is_of_the_nodes_that_take_part),
         cmocka_unit_test(test_lost_node_takes_no_part_from_its_test_on),
         cmocka_unit_test(test_outliers_below_974_of_1000_warn),
+        cmocka_unit_test(test_slow_nodes_have_the_levels_of_the_help),
         cmocka_unit_test(test_percentages_show_the_side_of_a_limit),
+        cmocka_unit_test(test_gpu_below_the_limit_of_the_expectation_warns),
         cmocka_unit_test(test_lost_node_is_no_peer),
         cmocka_unit_test(test_only_node_that_is_left_is_named),
         cmocka_unit_test(test_all_gpus_slow_are_one_finding),

@@ -53,7 +53,9 @@ static const struct bb_field row_fields[] = {
 
 static double expected_of(const struct run *r, const struct bb_copy_case *k)
 {
-    const double one = bb_copy_has_peer(k) ? r->expected.peer_gbps : r->expected.host_gbps;
+    const struct bb_copy_rates *rates = &r->expected;
+    const double peer = strcmp(k->engine, "kernel") == 0 ? rates->peer_kernel_gbps : rates->peer_gbps;
+    const double one = bb_copy_has_peer(k) ? peer : rates->host_gbps;
 
     return k->unjudged ? NAN : (k->into && k->out ? 2 : 1) * one;
 }
@@ -369,7 +371,7 @@ static int expect(struct run *r, bb_forecast *forecast)
     const struct bb_machine_facts facts = bb_machine_facts_of(&r->session, w->size, r->copies.gpus);
     int rc = 0;
 
-    r->expected = (struct bb_copy_rates){NAN, NAN};
+    r->expected = (struct bb_copy_rates){NAN, NAN, NAN};
     bb_err_job_scope(1);
     if (w->rank == 0 && strcmp(r->options.expect, "none") != 0)
         rc = bb_copy_expect(forecast, &facts, r->options.expect, &r->expected, r->source);

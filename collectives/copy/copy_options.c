@@ -69,7 +69,8 @@ int bb_copy_expect(bb_forecast *forecast, const struct bb_machine_facts *facts, 
     source[0] = '\0';
     TRY(forecast(facts, name, &any, &root));
     predicted = json_object_get(root, "predicted");
-    *rates = (struct bb_copy_rates){number_at(predicted, "pcie_gbps"), number_at(predicted, "intra_gbps")};
+    *rates = (struct bb_copy_rates){number_at(predicted, "pcie_gbps"), number_at(predicted, "peer_gbps"),
+                                    number_at(predicted, "peer_kernel_gbps")};
     if (root)
         snprintf(source, BB_COPY_SOURCE, "%s", json_string_value(json_object_get(predicted, "cluster")));
 out:

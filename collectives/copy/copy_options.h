@@ -17,9 +17,10 @@ struct bb_bench_copy_options {
     int max_slow;       /* exit with status 5 if more GPUs and pairs are slow; -1: no limit */
 };
 
-/* Expected rates of one direction in 1e9 bytes/s: between host and GPU, between two GPUs of a node. NaN: unknown. */
+/* Expected rates of one direction in 1e9 bytes/s: between host and GPU, between two GPUs of a node by copy engine and by
+ * kernel. NaN: unknown. */
 struct bb_copy_rates {
-    double host_gbps, peer_gbps;
+    double host_gbps, peer_gbps, peer_kernel_gbps;
 };
 /*
  * bb_copy_expect - read the expected rates from the profile of a machine.

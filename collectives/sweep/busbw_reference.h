@@ -37,8 +37,8 @@ struct bb_machine_facts bb_machine_facts_of(const struct bb_session *s, int rank
  * bb_forecast - predict the results of a sweep.
  * The cost model is in proxies/, on which collectives/ does not depend; busbar_rank.c passes the function.
  *   name     "auto": the cluster profile of this machine; otherwise name or path of a cluster profile
- *   root     out: new reference, a document busbar.plan/1 whose "predicted.cluster" describes the machine, and predicted.pcie_gbps
- *            and intra_gbps the rates of its links; NULL after printing a warning on how to make a profile: "auto" does not know the machine
+ *   root     out: new reference, a document busbar.plan/1 whose "predicted.cluster" describes the machine, and predicted.pcie_gbps,
+ *            peer_gbps and peer_kernel_gbps the rates of copies; NULL after printing a warning on how to make a profile: "auto" does not know the machine
  *   Returns  0, or a negative error code after printing an error
  */
 typedef int bb_forecast(const struct bb_machine_facts *facts, const char *name, const struct bb_sweep *sweep,

@@ -732,8 +732,8 @@ WHAT_SHOWS_A_KEY = [
     ("transformer", "--model", "gpt3_350m", "--ranks", 2, "--micro-batches", 2, "--dtype", "float"),
     ("transformer", "--model", "gpt3_350m", "--ranks", 2, "--micro-batches", 2, "--fp8"),
     ("transformer", "--model", "mixtral_8x7b", "--ranks", 4, "--ep", 4, "--micro-batches", 2, "--seq-length", 4096)]
-# no proxy computes in double; only emulated GPUs report their clock; only `bench copy` and `health` copy over PCIe
-WITHOUT_EFFECT = {"tflops.float64", "clock_khz", "pcie_gbps"}
+# no proxy computes in double; only emulated GPUs report their clock; only `bench copy` and `health` copy over PCIe and from GPU to GPU
+WITHOUT_EFFECT = {"tflops.float64", "clock_khz", "pcie_gbps", "peer_gbps"}
 
 
 def numeric_keys():

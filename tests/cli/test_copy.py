@@ -4,7 +4,11 @@ import re
 
 import pytest
 
-BYTES, KERNEL_US, PCIE, NVLINK = 64 << 20, 2, 52, 330  # of h100-sxm-ib
+from conftest import ROOT
+
+BYTES, KERNEL_US, PCIE, NVLINK, SMS = 64 << 20, 2, 52, 385, 330  # of h100-sxm-ib: pcie_gbps, peer_gbps, intra.gbps
+PUBLISHED = {"a100-sxm-ib": (274.89, 276.76), "h100-sxm-ib": (371, 397.5), "h800-sxm-ib": (171.9, 176.2), "b300-sxm-ib": (764, 774.6),
+             "gb200-nvl72": (770, 770), "gb300-nvl72": (768.6, 775.9), "gh200-quad-ib": (127, 133.3)}  # lowest and highest copy by copy engine of nvbandwidth
 
 
 def copy(busbar, tmp_path, *args, ranks=4, status=0, **env):
@@ -22,7 +26,7 @@ def gbps(link, extra_us):
 def test_one_gpu_is_not_judged(busbar, tmp_path):
     _, slow, done = copy(busbar, tmp_path, ranks=1, EMU_SLOW="rank=0:3")
     assert slow == set() and done.stdout.splitlines()[-1].startswith("# one GPU: not judged, there is no other GPU to compare it with"), done.stdout
-    for ranks, link, text in ((1, "pcie0", "with; host to GPU reaches 50 % of the expected 52 GB/s"), (2, "nvlink1", "2 GPUs; GPU to GPU, write reaches 50 % of the expected 330 GB/s")):
+    for ranks, link, text in ((1, "pcie0", "with; host to GPU reaches 50 % of the expected 52 GB/s"), (2, "nvlink1", "2 GPUs; GPU to GPU, write reaches 50 % of the expected 385 GB/s")):
         _, slow, done = copy(busbar, tmp_path, ranks=ranks, EMU_SLOW_LINKS=f"{link}:0.5")  # all GPUs are equally slow
         assert slow == set() and done.stdout.endswith(f"{text}\n"), done.stdout
 
@@ -34,10 +38,19 @@ def test_rates_are_those_of_the_links(busbar, tmp_path):
     assert len(rows) == 9 * 4 + 5 * 12 and {(r["rank"], r["peer"]) for r in rows if r["link"] == "peer"} == {
         (a, b) for a in range(4) for b in range(4) if a != b}
     for row in rows:
-        one = gbps(PCIE if row["link"] == "host" else NVLINK, 0 if row["engine"] == "kernel" else KERNEL_US)
+        kernel = row["engine"] == "kernel"
+        one = gbps(PCIE if row["link"] == "host" else SMS if kernel else NVLINK, 0 if kernel else KERNEL_US)
         assert row["gbps"] == pytest.approx(2 * one if row["link"] == "host" and row["direction"] == "both" else one, rel=1e-2), row  # the launch of the first copy counts
         judged = row["memory"] != "pageable" and not (row["link"] == "host" and row["concurrent"])
-        assert (row["expected_gbps"] is not None) == judged
+        assert (row["expected_gbps"] is not None) == judged and (not judged or row["gbps"] == pytest.approx(row["expected_gbps"], rel=0.03))
+
+
+@pytest.mark.parametrize("cluster", PUBLISHED)
+def test_copies_of_healthy_gpus_are_expected(cluster):
+    """Health warns below 93 % of the expected rate and fails below 80 %, so that links at 0.67 of their rate fail on any of these machines."""
+    low, high = PUBLISHED[cluster]
+    expected = json.loads((ROOT / "profiles/clusters" / f"{cluster}.json").read_text())["peer_gbps"]
+    assert low > 0.93 * expected and 0.67 * high < 0.8 * expected
 
 
 def test_slow_links_are_named(busbar, tmp_path):

@@ -362,9 +362,9 @@ def test_slow_copies_are_named(busbar, tmp_path):
     root, found, done = health(busbar, tmp_path, "--only", "copies", ranks=12, nodes=3, status=5, EMU_SLOW_LINKS="pcie1:0.7,nvlink6:0.5,nvlink8-9:0.5")
     assert found == {("fail", "gpu", 0, 1), ("fail", "gpu", 1, 2), ("fail", "gpu", 2, 0), ("fail", "gpu", 2, 1)} and {row["stage"] for row in root["results"]} == {"copies"}
     assert "GPU 2 (0000:03:00.0) of" in done.stderr and "copy GPU to GPU" in done.stderr
-    assert re.search("copy to its slowest peer: median .* GB/s, lowest 164 \\(GPU \\d, \\S+, \\S+-node2\\), compared with the other GPUs$", done.stdout, re.M)
-    assert all("copy to its slowest peer 164" in f["reason"] for f in root["findings"] if f["node"] == 2)
-    assert {f["reason"].split(" 326: ")[1] for f in root["findings"] if f["node"] == 2} == {
+    assert re.search("copy to its slowest peer: median .* GB/s, lowest 191.1 \\(GPU \\d, \\S+, \\S+-node2\\), compared with the other GPUs$", done.stdout, re.M)
+    assert all("copy to its slowest peer 191.1" in f["reason"] for f in root["findings"] if f["node"] == 2)
+    assert {f["reason"].split(" 379.6: ")[1] for f in root["findings"] if f["node"] == 2} == {
         "GPU 0, GPU 1, or the link between them; to find which: busbar-emulated bench copy"}
     assert not any("link between" in f["reason"] for f in root["findings"] if f["node"] != 2)
     assert "\n# FAILED: 3 parts; " in done.stdout and done.stderr.endswith("; and 2 more\n")  # the link of two GPUs counts once

@@ -55,8 +55,8 @@ static bool is_gpu(enum emu_space space)
 
 static int64_t copy_ns(const struct copy *c, bool to_gpu, bool from_gpu)
 {
-    const double times = c->from && to_gpu && from_gpu ? 2 : 1, to = emu_link_gbps(c->to);
-    const double link = to > 0 ? to : c->from ? emu_link_gbps(c->from) : 0;
+    const double times = c->from && to_gpu && from_gpu ? 2 : 1, to = emu_link_gbps(c->to, false);
+    const double link = to > 0 ? to : c->from ? emu_link_gbps(c->from, false) : 0;
     const double gbps = link > 0 && c->from ? link : emu.profile.memory_gbps / times;
 
     return emu_ns_of_us(emu.machine.kernel_us + (double)c->width * (double)c->height / gbps / 1e3);

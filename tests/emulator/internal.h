@@ -217,7 +217,7 @@ void emu_body_unref_locked(struct emu_graph_body *body);
 
 /* links.c: the rate in 1e9 bytes/s between this process's GPU and memory of the host or of another GPU; 0: memory of this GPU,
  * or the profile has no such rate. $EMU_SLOW_LINKS lowers it. */
-double emu_link_gbps(const void *pointer);
+double emu_link_gbps(const void *pointer, bool by_kernel);
 
 /* profile.c, job.c, faults.c */
 void emu_profile_load(struct bb_cluster *machine, struct emu_profile *profile);

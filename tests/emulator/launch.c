@@ -250,7 +250,7 @@ static double slowest_link(const struct launch *l)
             double gbps;
 
             memcpy(&pointer, (char *)l->args[i] + at, sizeof pointer);
-            gbps = emu_space_of(pointer, NULL) == EMU_PAGEABLE ? 0 : emu_link_gbps(pointer);
+            gbps = emu_space_of(pointer, NULL) == EMU_PAGEABLE ? 0 : emu_link_gbps(pointer, true);
             if (gbps > 0 && (slowest == 0 || gbps < slowest))
                 slowest = gbps;
         }

@@ -1,5 +1,6 @@
 /*
- * links.c - rates of copies between a GPU and memory of the host (pcie_gbps of the profile) or of another GPU (intra.gbps).
+ * links.c - rates of copies between a GPU and memory of the host (pcie_gbps of the profile) or of another GPU (peer_gbps,
+ * for kernels at most intra.gbps).
  * $EMU_SLOW_LINKS is a list of slow links, separated by ',': pcieR:PART is the link of rank R to the host, nvlinkR:PART that to
  * other GPUs, and nvlinkR-S:PART that of one pair.
  */
@@ -65,12 +66,12 @@ static double slowed(double gbps, bool pcie, int rank, int other)
     return gbps * part;
 }
 
-double emu_link_gbps(const void *pointer)
+double emu_link_gbps(const void *pointer, bool by_kernel)
 {
     const int rank = emu_world_size() > 1 ? emu_world_rank() : emu_current_device(), peer = emu_peer_of(pointer);
     const enum emu_space space = emu_space_of(pointer, NULL);
 
     if (peer >= 0)
-        return slowed(emu.machine.intra.gbps, false, rank, peer);
+        return slowed(bb_cluster_peer_gbps(&emu.machine, by_kernel), false, rank, peer);
     return space == EMU_DEVICE || space == EMU_MANAGED ? 0 : slowed(emu.machine.pcie_gbps, true, rank, -1);
 }

@@ -105,7 +105,8 @@ static void add_machine(const struct bb_machine_facts *facts, const struct bb_cl
     json_object_set_new(predicted, "copy_gbps", json_real((double)facts->copy_bytes / copy_ns));
     if (c->pcie_gbps > 0)
         json_object_set_new(predicted, "pcie_gbps", json_real(c->pcie_gbps));
-    json_object_set_new(predicted, "intra_gbps", json_real(c->intra.gbps));
+    json_object_set_new(predicted, "peer_gbps", json_real(bb_cluster_peer_gbps(c, false)));
+    json_object_set_new(predicted, "peer_kernel_gbps", json_real(bb_cluster_peer_gbps(c, true)));
     json_object_set_new(predicted, "other_nodes",
                         json_boolean(facts->unequal_nodes && c->gpus_per_node <= GPUS_OF_A_HOST));
 }

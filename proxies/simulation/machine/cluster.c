@@ -68,6 +68,7 @@ static const struct bb_json_field fields[] = {INTEGER("gpus_per_node", gpus_per_
                                               BB_FIELD("nics_per_node", BB_JSON_ANY, 0),
                                               OPTIONAL("collective_min_us", collective_min_us, 0, MAX_US),
                                               OPTIONAL("pcie_gbps", pcie_gbps, MIN_RATE, MAX_RATE),
+                                              OPTIONAL("peer_gbps", peer_gbps, MIN_RATE, MAX_RATE),
                                               BB_FIELD("sharing", BB_JSON_ANY, 0),
                                               BB_FIELD("host", BB_JSON_ANY, 0),
                                               BB_FIELD("fabric", BB_JSON_ANY, 0),
@@ -804,6 +805,13 @@ struct bb_nic_members bb_cluster_nic_members(const struct bb_cluster *c, const i
 }
 
 /* ---- SMs and memory bandwidth that concurrent communication uses ---- */
+
+double bb_cluster_peer_gbps(const struct bb_cluster *c, bool by_kernel)
+{
+    const double engine = c->peer_gbps > 0 ? c->peer_gbps : c->intra.gbps;
+
+    return by_kernel ? fmin(engine, c->intra.gbps) : engine;
+}
 
 double bb_cluster_memory_gbps(const struct bb_cluster *c)
 {

@@ -163,6 +163,7 @@ struct bb_cluster {
     struct bb_link intra, inter;
     double collective_min_us; /* minimum time of a collective, because the host needs it to enqueue one; 0: unknown */
     double pcie_gbps; /* rate of a copy between pinned host memory and a GPU, per direction, 1e9 bytes/s; 0: unknown */
+    double peer_gbps; /* the same by copy engine between two GPUs of a node; 0: intra.gbps */
     struct bb_measured_curve measured[BB_MEASURED_CURVES];
     int n_measured;
     bool is_calibrated; /* the profile has a section "left_out" */
@@ -396,6 +397,9 @@ struct bb_nic_members bb_cluster_nic_members(const struct bb_cluster *c, const i
  * bb_cluster_nccl_memory_gbps - returns the maximum memory bandwidth that NCCL uses: half of that bandwidth, whether
  * or not kernels run concurrently. */
 double bb_cluster_memory_gbps(const struct bb_cluster *c);
+/* bb_cluster_peer_gbps - returns the rate of a copy between two GPUs of a node that runs alone, in 1e9 bytes/s. by_kernel: a
+ * kernel copies, at most at the rate of sends and receives; false: a copy engine. */
+double bb_cluster_peer_gbps(const struct bb_cluster *c, bool by_kernel);
 double bb_cluster_nccl_memory_gbps(const struct bb_cluster *c);
 /* bb_cluster_exchange_sms - returns the number of SMs that the sends and receives of one group call occupy.
  * messages: number of messages to and from other ranks. bb_cluster_held_sms - returns the number of SMs that compute

@@ -163,7 +163,8 @@ int bb_decimals_beside(double value, double limit, int decimals)
     return decimals;
 }
 
-const char *bb_format_bytes(size_t bytes, char buf[BB_BYTES_TEXT])
+/* Formats bytes with the number of decimals; none if there is one, and it is 0. */
+static const char *format_bytes(size_t bytes, int decimals, char buf[BB_BYTES_TEXT])
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     double value = (double)bytes;
@@ -173,9 +174,26 @@ const char *bb_format_bytes(size_t bytes, char buf[BB_BYTES_TEXT])
         value /= 1024;
         u++;
     }
-    value = round(value * 10) / 10;
-    snprintf(buf, BB_BYTES_TEXT, "%.*f %s", value == floor(value) ? 0 : 1, value, units[u]);
+    if (decimals == 1)
+        value = round(value * 10) / 10;
+    snprintf(buf, BB_BYTES_TEXT, "%.*f %s", decimals == 1 && value == floor(value) ? 0 : decimals, value, units[u]);
     return buf;
+}
+
+const char *bb_format_bytes(size_t bytes, char buf[BB_BYTES_TEXT])
+{
+    return format_bytes(bytes, 1, buf);
+}
+
+const char *bb_format_bytes_beside(size_t bytes, size_t other, char buf[BB_BYTES_TEXT])
+{
+    char text[BB_BYTES_TEXT];
+    int decimals = 1;
+
+    while (bytes != other && decimals < 9 &&
+           strcmp(format_bytes(bytes, decimals, buf), format_bytes(other, decimals, text)) == 0)
+        decimals++;
+    return format_bytes(bytes, decimals, buf);
 }
 
 enum { NEAREST_MAX = 63 }; /* longer words get no suggestion */

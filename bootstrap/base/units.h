@@ -41,9 +41,14 @@ int bb_parse_double(const char *text, double *value) BB_MUST_CHECK;
  * "%", because "0.9" may mean 90 %. Returns 0 or -BB_EUSAGE. */
 int bb_parse_percent(const char *text, double most, double *fraction) BB_MUST_CHECK;
 
-/* bb_format_bytes - "512 B", "4 KiB", "75.1 MiB": at most one decimal, none if that decimal is 0. Returns buf. */
+/*
+ * bb_format_bytes - "512 B", "4 KiB", "75.1 MiB": at most one decimal, none if that decimal is 0. Returns buf.
+ * bb_format_bytes_beside - likewise, with the decimals that an unequal number of bytes, a limit, requires: "79.14 GiB" next to
+ * "79.1 GiB". Returns buf.
+ */
 #define BB_BYTES_TEXT 24
 const char *bb_format_bytes(size_t bytes, char buf[BB_BYTES_TEXT]);
+const char *bb_format_bytes_beside(size_t bytes, size_t other, char buf[BB_BYTES_TEXT]);
 
 /*
  * Reports print times in us below 10 ms, in ms below 10 s, and otherwise in s.

@@ -748,12 +748,13 @@ def test_sequence_parallelism_is_faster(busbar, tmp_path):
 
 
 @pytest.mark.parametrize("part,verdict", [(0.94, "fits"), (0.96, "may not fit: too little is free for the CUDA context, NCCL and fragmentation"),
-                                          (1.01, "DOES NOT FIT")])
+                                          (1, "may not fit"), (1.0001, "DOES NOT FIT"), (1.01, "DOES NOT FIT")])
 def test_memory_that_barely_fits(busbar, part, verdict):
     args = "--model llama3_8b --ranks 8 --dp-sync zero3 --recompute none --cluster h100-sxm-ib"
     needed = plan(busbar, args)["predicted"]["memory"]["needed_bytes"]
     text = busbar.run("plan", "transformer", *args.split(), "--gpu-memory", f"{needed / part:.0f}", emulated=False).stdout
     assert f"per GPU: {verdict}" in text or verdict in text.splitlines()[5]
+    assert part <= 1 or not re.search(r"needs (\S+ \S+) of \1 per GPU", text), text
 
 
 def test_unfused_attention_costs_time_and_memory(busbar):

@@ -1552,8 +1552,8 @@ static int report_none(const struct work *w, const struct bb_layout_row *smalles
                   "%s: no layout for %d rank%s fits into GPU memory: training needs at least %s (tp %d, cp %d, ep %d, "
                   "pp %d, micro-batch size %d, recompute %s, dp-sync %s%s), a GPU has %s; %s",
                   s->proxy->name, s->config->ranks, bb_plural(s->config->ranks),
-                  bb_format_bytes((size_t)smallest->bytes, need), smallest->choice.tp, smallest->choice.cp,
-                  smallest->choice.ep, smallest->choice.pp, smallest->choice.batch,
+                  bb_format_bytes_beside((size_t)smallest->bytes, (size_t)s->gpu_bytes, need), smallest->choice.tp,
+                  smallest->choice.cp, smallest->choice.ep, smallest->choice.pp, smallest->choice.batch,
                   bb_recompute_names[smallest->choice.recompute], bb_sync_names[smallest->choice.sync],
                   smallest->choice.precision_aware ? ", precision-aware optimizer" : "",
                   bb_format_bytes((size_t)s->gpu_bytes, have), suggestion);

@@ -33,7 +33,7 @@ static double needed_bytes(const struct bb_plan *plan)
 {
     double training = bb_step_training_bytes(plan->step);
 
-    return training > 0 ? training : (double)bb_plan_memory(plan);
+    return training > 0 ? round(training) : (double)bb_plan_memory(plan);
 }
 
 bool bb_forecast_fits(const struct bb_plan *plan, const struct bb_forecast *f)
@@ -188,7 +188,7 @@ void bb_forecast_memory_text(const struct bb_plan *plan, const struct bb_forecas
     const double bytes = needed_bytes(plan);
     const bool trains = bb_step_training_bytes(plan->step) > 0;
     int n = snprintf(text, size, "%s %s%s", trains ? "training needs" : "buffers of the proxy need",
-                     bb_format_bytes((size_t)bytes, need),
+                     bb_format_bytes_beside((size_t)bytes, (size_t)f->gpu_bytes, need),
                      trains && plan->step->unfused_attention && !f->attention ? " (attention unfused)" : "");
 
     if (f->gpu_bytes > 0)
@@ -218,7 +218,7 @@ static int write_full_need(const struct bb_forecast *f, char *text, size_t size)
         n = snprintf(text, size, "; no recomputation makes it fit");
     if (f->full_bytes > f->gpu_bytes)
         n += snprintf(text + n, size - (size_t)n, " (%s with --recompute full)",
-                      bb_format_bytes((size_t)f->full_bytes, need));
+                      bb_format_bytes_beside((size_t)f->full_bytes, (size_t)f->gpu_bytes, need));
     if (f->fused_bytes > 0)
         n += snprintf(text + n, size - (size_t)n, "; it fits with --loss fused (%s with --recompute full)",
                       bb_format_bytes((size_t)f->fused_bytes, need));
@@ -235,7 +235,8 @@ bool bb_forecast_misfit_text(const struct bb_plan *plan, const struct bb_forecas
     text[0] = '\0';
     if (!f || bb_forecast_fits(plan, f))
         return false;
-    n = snprintf(text, BB_MISFIT_TEXT, "needs %s of %s per GPU", bb_format_bytes((size_t)needed_bytes(plan), need),
+    n = snprintf(text, BB_MISFIT_TEXT, "needs %s of %s per GPU",
+                 bb_format_bytes_beside((size_t)needed_bytes(plan), (size_t)f->gpu_bytes, need),
                  bb_format_bytes((size_t)f->gpu_bytes, have));
     if (f->none_fits && f->serial_bytes == 0)
         n += write_full_need(f, text + n, BB_MISFIT_TEXT - (size_t)n);

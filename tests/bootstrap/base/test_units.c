@@ -197,6 +197,14 @@ static void formats_sizes(void **state)
         char buf[BB_BYTES_TEXT];
 
         assert_string_equal(bb_format_bytes(cases[i].bytes, buf), cases[i].text);
+        assert_string_equal(bb_format_bytes_beside(cases[i].bytes, cases[i].bytes, buf), cases[i].text);
+        assert_string_equal(bb_format_bytes_beside(cases[i].bytes, cases[i].bytes / 2 + 1, buf), cases[i].text);
+    }
+    for (size_t n = 1; n < 1u << 20; n = 3 * n + 1) { /* unequal by n bytes */
+        char texts[2][BB_BYTES_TEXT];
+
+        bb_format_bytes_beside((79ul << 30) + n, 79ul << 30, texts[0]);
+        assert_string_not_equal(texts[0], bb_format_bytes(79ul << 30, texts[1]));
     }
 }
 

@@ -167,9 +167,11 @@ def test_reliability_of_a_large_job(busbar, plan):
     assert "\n  failures      one every 1.8 h; with a checkpoint every 5.89 min: " in text and "GPU hours, goodput 92%\n" in text
     text = busbar.run("plan", *args, "--spares", 4, emulated=False).stdout
     assert re.search("^  failures .* GPU hours with 4 spare nodes, goodput [0-9.]+%$", text, re.M)
-    for days, shown in ((1500, "1,500 days"), (1, "1 day")):
+    for days, shown in ((1500, "1,500 days"), (999.8, "1,000 days"), (1, "1 day")):
         small = ("transformer", "--model", "gpt2_small", "--ranks", 8, "--cluster", H100, "--tokens", "1T", "--checkpoint", "10s", "--restart", "3m")
         assert f"one every {shown}; with" in busbar.run("plan", *small, "--mtbf-node", f"{days}d", emulated=False).stdout
+    tokens = 1e12 * 999800 / (plan(*small, "--tokens", "1T")["predicted"]["training"]["gpu_hours"])  # for 999,800 GPU hours
+    assert " 1M GPU hours" in busbar.run("plan", *small, "--tokens", f"{tokens:.0f}", emulated=False).stdout
 
 
 # ---- collectives, offline -----------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@
 #include "bootstrap/base/units.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct bb_training_time bb_training_time(double step_tokens, int ranks, double ns, double tokens)
@@ -107,13 +108,14 @@ int bb_reliability(const struct bb_failures *f, int nodes, const struct bb_train
 static const char *count_text(double count, int digits, char text[32])
 {
     static const char *const units[] = {"", "K", "M", "B", "T"};
+    char number[16];
     int unit = 0;
 
-    while (unit < 4 && count >= 1000) {
+    while (snprintf(number, sizeof(number), "%.*g", digits, count), unit < 4 && strtod(number, NULL) >= 1000) {
         count /= 1000;
         unit++;
     }
-    snprintf(text, 32, "%.*g%s", digits, count, units[unit]);
+    snprintf(text, 32, "%s%s", number, units[unit]);
     return text;
 }
 
@@ -129,7 +131,7 @@ static const char *duration_text(double seconds, char text[32])
 
     while (seconds < units[unit].seconds)
         unit++;
-    if (seconds >= 1e3 * units[0].seconds)
+    if (seconds >= 999.5 * units[0].seconds)
         bb_format_rounded(seconds / units[0].seconds, number);
     else
         snprintf(number, sizeof(number), "%.3g", seconds / fmax(units[unit].seconds, 1));

@@ -155,13 +155,17 @@ def test_text_and_help_match_golden_files(busbar, golden):
 def test_full_plan_prints_how_to_measure_its_largest_row(busbar, tmp_path, args, ranks):
     """bench, with the printed command, calls NCCL with the count of the plan's row; the table has the size per call."""
     text = busbar.run("plan", *args, "--ranks", ranks, "--full", "--json", tmp_path / "p.json", emulated=False).stdout
-    on, command = re.search(r"^# size: bytes per call; to measure the \w+ of group \w+, on (\d+) ranks:\n#   busbar (bench .*)$", text, re.M).groups()
+    on, command = re.search(r"^# size: bytes per call; to measure the \w+ of group \w+, on (\d+) ranks on as many nodes as the group:\n#   busbar (bench .*)$", text, re.M).groups()
     traffic = [t for role in json.loads((tmp_path / "p.json").read_text())["roles"] for t in role["traffic"]]
     most = max(traffic, key=lambda t: t["bytes"])
     assert int(on) == most["group_size"] and all(t["call_bytes"] * t["calls"] == t["bytes"] for t in traffic)
     done = busbar.run(*command.split(), "-n", 1, "-w", 0, "--placement", "out_of_place", "--json", "-", ranks=int(on), env={"EMU_DATA": "off"})
     (row,) = json.loads(done.stdout)["results"]
     assert (row["count"], row["dtype"], row["bytes"]) == (most["count"], most["dtype"], most["call_bytes"])
+    calls = {kind: max(sum(t["calls"] for t in role["traffic"] if (t["kind"], t["group"]) == (kind, most["group"])) for role in json.loads(
+        (tmp_path / "p.json").read_text())["roles"]) for kind in {t["kind"] for t in traffic}}  # a message counts once, as in the payload
+    short = busbar.run("plan", *args, "--ranks", ranks, emulated=False).stdout
+    assert int(re.search(rf"^  {most['group']} +\d+ +\d+ +([\d,]+) ", short, re.M)[1]) == sum(calls[kind] for kind in calls if kind != "recv")
     assert row["collective"] == (most["kind"] if most["kind"] != "send" else "sendrecv")
     assert re.search(r"calls +size +payload", text)
 

@@ -287,24 +287,25 @@ static const struct bb_field group_fields[] = {
     {0},
 };
 
-/* Returns the traffic in a group of the role with most of it. A message is counted once (bb_group_traffic_bytes). */
+/* Returns the traffic in a group of the role with most of it. A message is counted once, in calls and bytes
+ * (bb_group_traffic_bytes). */
 static struct group_row most_traffic(const struct bb_plan *plan, int group)
 {
     const struct bb_group *g = &plan->step->layout.groups[group];
     struct group_row most = {g->name, g->size, g->instances, 0, 0};
 
     for (int r = 0; r < plan->traffic.n; r++) {
-        size_t calls = 0, by_kind[BB_OP_ALLTOALLV + 1] = {0}, bytes;
+        size_t calls[BB_OP_ALLTOALLV + 1] = {0}, by_kind[BB_OP_ALLTOALLV + 1] = {0}, bytes;
 
         for (int i = 0; i < plan->traffic.roles[r].n_rows; i++) {
             const struct bb_traffic_row *row = &plan->traffic.roles[r].rows[i];
 
-            calls += row->group == group ? row->calls : 0;
+            calls[row->kind] += row->group == group ? row->calls : 0;
             by_kind[row->kind] += row->group == group ? row->bytes : 0;
         }
         bytes = by_kind[BB_OP_COLLECTIVE] + MAX(by_kind[BB_OP_SEND], by_kind[BB_OP_RECV]);
         if (bytes > most.bytes) {
-            most.calls = calls;
+            most.calls = calls[BB_OP_COLLECTIVE] + MAX(calls[BB_OP_SEND], calls[BB_OP_RECV]);
             most.bytes = bytes;
         }
     }
@@ -425,7 +426,8 @@ static void print_measurement(const struct bb_plan *plan, FILE *out)
         return;
     shown = bb_traffic_show(&plan->step->layout, most);
     fprintf(out,
-            "\n# size: bytes per call; to measure the %s of group %s, on %d rank%s:\n#   busbar bench %s --sizes %zu "
+            "\n# size: bytes per call; to measure the %s of group %s, on %d rank%s on as many nodes as the group:\n#   "
+            "busbar bench %s --sizes %zu "
             "-d %s\n",
             shown.kind, shown.group, most->group_size, most->group_size == 1 ? "" : "s",
             most->kind == BB_OP_COLLECTIVE ? shown.kind : "sendrecv", shown.call_bytes, shown.dtype);

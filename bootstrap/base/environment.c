@@ -58,6 +58,11 @@ bool bb_environment_is_emulated(void)
     return getenv("EMU_TWINS") != NULL; /* set by busbar-emulated */
 }
 
+const char *bb_environment_program(void)
+{
+    return bb_environment_is_emulated() ? "busbar-emulated" : "busbar";
+}
+
 const char *bb_environment_read_at(size_t i, const char **text)
 {
     for (size_t v = 0; v < N_KNOWN; v++)

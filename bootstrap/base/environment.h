@@ -21,6 +21,9 @@ const char *bb_environment_value(const char *name, const char *value);
 /* bb_environment_is_emulated - return whether busbar-emulated started this program. */
 bool bb_environment_is_emulated(void);
 
+/* bb_environment_program - return the program that the reader can type: "busbar-emulated", or "busbar". */
+const char *bb_environment_program(void);
+
 /* bb_environment_read_at - return the name of the i-th variable that busbar, its scripts or the emulated GPUs read; NULL
  * past the end. text: out, its effect. */
 const char *bb_environment_read_at(size_t i, const char **text);

@@ -4,6 +4,7 @@
  * With more ranks, all ranks measure at the same time and the slowest rank's times are reported.
  */
 #include "bootstrap/base/alloc.h"
+#include "bootstrap/base/environment.h"
 #include "bootstrap/cli/report_header.h"
 #include "bootstrap/results/checks.h"
 #include "bootstrap/results/table.h"
@@ -488,11 +489,10 @@ static void print_no_slow(const struct compute *b)
             b->session.out,
             "# no slow rank found, but GEMMs and memory-bound kernels of --quick are too short to show a slow GPU\n");
     else
-        fprintf(
-            b->session.out,
-            "# no slow rank%s; a slowdown common to all ranks is not visible: try busbar compare with an earlier run, "
-            "or, for timed kernels, --max-error 10\n",
-            largest);
+        fprintf(b->session.out,
+                "# no slow rank%s; a slowdown common to all ranks is not visible: try %s compare with an earlier run, "
+                "or, for timed kernels, --max-error 10\n",
+                largest, bb_environment_program());
 }
 
 /* Names the slow ranks at the end of the table and on stderr. */

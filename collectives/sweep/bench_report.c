@@ -698,9 +698,10 @@ static const char *mean_of(const struct bb_report *r, const struct verdict *v, c
 static const char *link_test(const struct bb_report *r, int coll, double limit_gbps, char text[112])
 {
     if (coll == BB_SENDRECV)
-        snprintf(text, 112, "; to find slow links: busbar bench p2p --max-slow 0 --min-gbps %.4g", limit_gbps);
+        snprintf(text, 112, "; to find slow links: %s bench p2p --max-slow 0 --min-gbps %.4g", bb_environment_program(),
+                 limit_gbps);
     else
-        snprintf(text, 112, "; to find slow links: busbar %s",
+        snprintf(text, 112, "; to find slow links: %s %s", bb_environment_program(),
                  r->ctx->world->nodes == 2 ? "health" : "bench p2p --max-slow 0");
     return r->ctx->world->nodes > 1 ? text : "";
 }
@@ -967,8 +968,7 @@ static void print_slow(const struct bb_report *r)
     if (restricted)
         fprintf(r->out, "restricted by %s; ", restricted);
     else
-        fprintf(r->out, "to find the slow part, try: busbar%s health; ",
-                bb_environment_is_emulated() ? "-emulated" : "");
+        fprintf(r->out, "to find the slow part, try: %s health; ", bb_environment_program());
     fputs("for exit status 5, try: --min-of-expected 90%; ", r->out);
     free(restricted);
 }

@@ -549,7 +549,7 @@ def test_proxy_names_the_group_with_a_slow_nic(busbar, tmp_path):
     line, last = done.stdout.splitlines()[-2:]
     assert re.fullmatch(r"# slow communication: group dp of ranks 0, 2, 4, 6 \((\S+node\d, ){3}\S+node3\): transfers take \S+ \wm?s, "
                         r"\S+ x the time of other groups \(\S+ \ws longer\)", line), line
-    assert last == "# to find the link: busbar bench p2p"
+    assert last == "# to find the link: busbar-emulated bench p2p"
     done = busbar.run(*command, "--tp", 2, "--json", tmp_path / "r.json", ranks=8, env=env)
     assert json.loads((tmp_path / "r.json").read_text())["slow_transfers"] == [] and "slow communication" not in done.stdout
     assert done.stdout.splitlines()[-1].startswith("# a node whose NICs are all slow would not be named: the compared groups span all nodes; ")
@@ -560,13 +560,13 @@ def test_proxy_names_the_group_with_a_slow_nic(busbar, tmp_path):
     done = busbar.run(*args, ranks=4, env={**env, **slow})
     assert not_judged not in done.stdout
     assert "the slowest rank (step times within 1 %)" in done.stdout
-    assert re.search(r"# communication takes [23]\.\d\d x the time predicted for h100-sxm-ib; to find the link: busbar bench p2p$", done.stdout)
+    assert re.search(r"# communication takes [23]\.\d\d x the time predicted for h100-sxm-ib; to find the link: busbar-emulated bench p2p$", done.stdout)
     assert "# communication takes" not in busbar.run(*args, ranks=4, env=env).stdout
     done = busbar.run(*args, "--compute", "timed", ranks=4, env={**env, "EMU_SLOW": ",".join(f"rank={r}:1.5" for r in range(4))})
-    assert done.stdout.endswith("# compute takes 1.50 x the time predicted for h100-sxm-ib; to test the GPUs: busbar bench compute\n"), done.stdout
+    assert done.stdout.endswith("# compute takes 1.50 x the time predicted for h100-sxm-ib; to test the GPUs: busbar-emulated bench compute\n"), done.stdout
     one_role = ("--layers", 4, "--pp", 4, "--micro-batches", 8, "--compute", "timed")  # rank 2 delays the others, which wait in messages
     done = busbar.run(*args, *one_role, ranks=4, env={**env, "EMU_NODES": "1", "EMU_SLOW": "rank=2:5"})
-    assert done.stdout.endswith("h100-sxm-ib: a slow or late rank, or a slow link; to find it: busbar bench compute, busbar bench p2p\n"), done.stdout
+    assert done.stdout.endswith("h100-sxm-ib: a slow or late rank, or a slow link; to find it: busbar-emulated bench compute, busbar-emulated bench p2p\n"), done.stdout
     for ranks, has_others in ((5, False), (4, True)):  # on three nodes: 2, 2 and 1; 2, 1 and 1
         done = busbar.run(*args, "--json", tmp_path / "r.json", ranks=ranks, env={**env, "EMU_NODES": "3"})
         assert ("--cluster: the prediction assumes nodes of 2 consecutive ranks" in done.stderr) == has_others, done.stderr
@@ -574,7 +574,7 @@ def test_proxy_names_the_group_with_a_slow_nic(busbar, tmp_path):
         assert (abs(json.loads((tmp_path / "r.json").read_text())["forecast"]["step"]["error"]) > 0.001) == has_others
     done = busbar.run(*args, ranks=4, env={**env, "NCCL_MAX_CTAS": "1"})
     assert re.search(r"# communication takes \d+\.\d\d x the time predicted for h100-sxm-ib; restricted by \$NCCL_MAX_CTAS=1; if it is as "
-                     r"slow without that: busbar bench p2p$", done.stdout)
+                     r"slow without that: busbar-emulated bench p2p$", done.stdout)
 
 
 def test_proxy_names_the_role_that_computes_longest(busbar):

@@ -1,6 +1,7 @@
 /* run_forecast.c - compares a run with its prediction (see run_forecast.h). */
 #include "proxies/runner/run/run_forecast.h"
 
+#include "bootstrap/base/environment.h"
 #include "bootstrap/base/units.h"
 #include "bootstrap/results/results.h"
 #include "bootstrap/results/table.h"
@@ -140,21 +141,22 @@ static double excess_of(const struct bb_run_forecast *f, const char *part)
 void bb_run_forecast_print_longer(const struct bb_run_forecast *f, bool judged, FILE *out)
 {
     const double compute = excess_of(f, "compute"), comm = excess_of(f, "communication");
+    const char *program = bb_environment_program();
     char *restricted = bb_json_restrictions(NULL, NULL);
 
     if (compute > 0)
-        fprintf(out, "# compute takes %.2f x the time predicted for %s; to test the GPUs: busbar bench compute\n",
-                compute, f->cluster);
+        fprintf(out, "# compute takes %.2f x the time predicted for %s; to test the GPUs: %s bench compute\n", compute,
+                f->cluster, program);
     else if (comm > 0 && !judged)
         fprintf(
             out,
             "# communication takes %.2f x the time predicted for %s: a slow or late rank, or a slow link; to find it: "
-            "busbar bench compute, busbar bench p2p\n",
-            comm, f->cluster);
+            "%s bench compute, %s bench p2p\n",
+            comm, f->cluster, program, program);
     else if (comm > 0)
-        fprintf(out, "# communication takes %.2f x the time predicted for %s%s%s; %s: busbar bench p2p\n", comm,
-                f->cluster, restricted ? "; restricted by " : "", restricted ? restricted : "",
-                restricted ? "if it is as slow without that" : "to find the link");
+        fprintf(out, "# communication takes %.2f x the time predicted for %s%s%s; %s: %s bench p2p\n", comm, f->cluster,
+                restricted ? "; restricted by " : "", restricted ? restricted : "",
+                restricted ? "if it is as slow without that" : "to find the link", program);
     free(restricted);
 }
 

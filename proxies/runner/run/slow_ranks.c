@@ -3,6 +3,7 @@
 #include "proxies/runner/run/run_report.h"
 
 #include "bootstrap/base/alloc.h"
+#include "bootstrap/base/environment.h"
 #include "bootstrap/base/units.h"
 #include "bootstrap/results/table.h"
 
@@ -429,7 +430,7 @@ static void print_slow_transfers(const struct bb_run_report *r, const struct slo
         fprintf(out, "# slow communication: %d more group%s\n", groups - MAX_GROUPS,
                 groups > MAX_GROUPS + 1 ? "s" : "");
     if (groups > 0)
-        fputs("# to find the link: busbar bench p2p\n", out);
+        fprintf(out, "# to find the link: %s bench p2p\n", bb_environment_program());
 }
 
 /* Prints why nothing is known to be slow. */
@@ -443,13 +444,13 @@ static void print_not_judged(const struct bb_run_report *r, const struct slow_li
         fprintf(
             out,
             "# NICs not judged as slow or not: no other group has the shape of group %s, so transfer times cannot be "
-            "compared; to judge them: %sbusbar health\n",
-            transfers->alone, option);
+            "compared; to judge them: %s%s health\n",
+            transfers->alone, option, bb_environment_program());
     else if (!judges && transfers->compared && !transfers->parted)
         fprintf(out,
                 "# a node whose NICs are all slow would not be named: the compared groups span all nodes; to judge "
-                "nodes: %sbusbar health\n",
-                option);
+                "nodes: %s%s health\n",
+                option, bb_environment_program());
     else if (judges)
         bb_run_forecast_print_longer(r->forecast, all_judged, out);
 }

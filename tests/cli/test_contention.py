@@ -129,6 +129,17 @@ def test_slow_link_slows_only_its_users(predicted):
     assert predicted("resnet50 --ranks 16 --slow link=node1-nic2:1")["step_us"] == predicted("resnet50 --ranks 16")["step_us"]
 
 
+@pytest.mark.parametrize("args", [ZERO3, "transformer --model llama3_8b --ranks 64 --tp 8 --pp 4 --micro-batches 4 --dp-sync distributed"])
+def test_time_of_slow_nics_themselves_is_no_contention(predicted, args):
+    """Slow NICs take longer without any other traffic, too: all NICs slow by --slow and in the profile, and one of them."""
+    slow = predicted(args + " --slow " + ",".join(f"link=node{node}-nic{nic}:0.5" for node in range(8) for nic in range(8)))
+    profile = predicted(f"{args} --set inter.gbps={H100['inter']['gbps'] / 2}")
+    one = predicted(f"{args} --slow link=node3-nic2:0.5")
+    assert slow["step_us"] == pytest.approx(profile["step_us"], rel=0.02)
+    assert slow["sharing"]["comm_slowed_us"] == pytest.approx(profile["sharing"]["comm_slowed_us"], abs=0.02 * slow["step_us"])
+    assert one["sharing"]["comm_slowed_us"] < 0.1 * one["step_us"]
+
+
 def test_jitter_is_repeatable_and_lengthens_the_step(busbar, predicted):
     args = "transformer --model llama3_8b --ranks 16 --tp 2 --jitter 3% --samples 20"
     first, again, other = (predicted(f"{args} --seed {seed}") for seed in (7, 7, 8))

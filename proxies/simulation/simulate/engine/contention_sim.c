@@ -216,8 +216,8 @@ static double slow_fill_ns(const struct bb_contention_sim *s, int instance, cons
     return bb_cost_slow_fill_ns(cost, part);
 }
 
-void bb_contention_sim_start_collective(struct bb_contention_sim *s, int instance, int order, int call,
-                                        const struct bb_cost *cost)
+double bb_contention_sim_start_collective(struct bb_contention_sim *s, int instance, int order, int call,
+                                          const struct bb_cost *cost)
 {
     struct bb_contention_collective *g = &s->collectives[instance];
     bool short_one = cost->latency_ns > cost->transfer_ns;
@@ -229,13 +229,14 @@ void bb_contention_sim_start_collective(struct bb_contention_sim *s, int instanc
                                                               cost->uplink_ns[BB_POD]);
     if (cost->transfer_ns <= 0) {
         schedule_collective_end(s, instance);
-        return;
+        return g->latency_ns;
     }
     if (g->uses_call != call)
         bb_contention_sim_set_collective_uses(s, instance, cost);
     g->uses_call = call;
     bb_flows_count_moved(&s->flows, instance, cost->transfer_ns);
     bb_flows_start(&s->flows, instance, s->events.now_ns, cost->transfer_ns);
+    return g->latency_ns + cost->transfer_ns * g->alone_times;
 }
 
 static void end_collective(struct bb_contention_sim *s, int instance)
@@ -274,11 +275,12 @@ void bb_contention_sim_start_exchange(struct bb_contention_sim *s, int at, int c
                                          .head = BB_NONE,
                                          .tail = BB_NONE,
                                          .sms = bb_cluster_exchange_sms(s->cluster, messages),
-                                         .load_ns = bb_cluster_link_load_ns(s->cluster, load, 1)};
+                                         .load_ns = bb_cluster_link_load_ns(s->cluster, load, 1),
+                                         .alone_times = 1};
     s->flows.flows[flow].limit = -1;
     if (x->load_ns > 0)
         x->limit = bb_contention_sim_set_exchange_uses(s, flow, class_id, load, x->load_ns);
-    task_at(s, at)->load_ns = x->load_ns;
+    task_at(s, at)->load_ns = x->load_ns * x->alone_times;
     task_at(s, at)->flow = flow;
     task_at(s, at)->alone_end_ns = task_at(s, at)->arrival_ns;
     hold_sms(s, class_id, x->sms);

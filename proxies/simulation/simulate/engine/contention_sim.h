@@ -35,14 +35,15 @@ void bb_contention_sim_arrive(struct bb_contention_sim *s, int at);
  *   join_collective    a member has called the collective: its NCCL kernel occupies SMs from now on
  *   start_collective   the last member has called the collective. instance: the communicator, index in
  *                      bb_sim.instances; order: sequence number of the collective on this communicator; call: index of
- *                      its cost (bb_op_times_call), equal for collectives with equal cost
+ *                      its cost (bb_op_times_call), equal for collectives with equal cost. Returns its duration in ns
+ *                      if it runs alone
  *   start_exchange     starts the sends and receives of one group call. load: bytes of all these messages; messages:
  *                      number of messages to and from other ranks
  */
 void bb_contention_sim_start_kernel(struct bb_contention_sim *s, int at, const struct bb_op *op, int64_t alone_ns);
 void bb_contention_sim_join_collective(struct bb_contention_sim *s, int class_id);
-void bb_contention_sim_start_collective(struct bb_contention_sim *s, int instance, int order, int call,
-                                        const struct bb_cost *cost);
+double bb_contention_sim_start_collective(struct bb_contention_sim *s, int instance, int order, int call,
+                                          const struct bb_cost *cost);
 void bb_contention_sim_start_exchange(struct bb_contention_sim *s, int at, int comm, const struct bb_link_load *load,
                                       int messages);
 

@@ -159,6 +159,22 @@ static void use_gpu(struct bb_contention_sim *s, struct bb_flow *flow, int class
     }
 }
 
+/* Raises *times to the factor by which the NIC and the leaf of a GPU, of which --slow may have reduced the rates, lengthen a
+ * transfer that uses them alone. on_nic, on_leaf: members of the transfer that use them at `rates`, each. */
+static void raise_alone_times(const struct bb_contention_sim *s, int class_id, const double rates[BB_SLOTS], int on_nic,
+                              int on_leaf, double *times)
+{
+    static const int slots[] = {BB_NIC_OUT, BB_NIC_IN, BB_LEAF_UP, BB_LEAF_DOWN};
+
+    for (int i = 0; i < 4; i++) {
+        const int resource = s->gpus[class_id].resource[slots[i]];
+
+        if (resource != BB_NONE)
+            *times =
+                fmax(*times, rates[slots[i]] * (i < 2 ? on_nic : on_leaf) / s->flows.resources[resource].capacity);
+    }
+}
+
 void bb_contention_sim_set_collective_uses(struct bb_contention_sim *s, int instance, const struct bb_cost *cost)
 {
     const struct bb_sim_instance *inst = &s->r->m->instances[instance];
@@ -170,6 +186,7 @@ void bb_contention_sim_set_collective_uses(struct bb_contention_sim *s, int inst
     double rates[BB_SLOTS] = {link, link, fmin(memory, bb_cluster_nccl_memory_gbps(s->cluster))};
 
     flow->n_uses = 0;
+    s->collectives[instance].alone_times = 1;
     flow->bytes_per_ns = MAX(link, nic);
     flow->net_bytes_per_ns = nic;
     for (int i = 0; i < inst->n; i++) {
@@ -191,6 +208,8 @@ void bb_contention_sim_set_collective_uses(struct bb_contention_sim *s, int inst
                                     cost->transfer_ns;
             }
         use_gpu(s, flow, member->class_id, rates);
+        raise_alone_times(s, member->class_id, rates, on->on_nic, member->tier_members.ranks[BB_LEAF],
+                          &s->collectives[instance].alone_times);
     }
 }
 
@@ -239,6 +258,7 @@ enum bb_limit bb_contention_sim_set_exchange_uses(struct bb_contention_sim *s, i
     flow->net_bytes_per_ns = MAX(rates[BB_NIC_OUT], rates[BB_NIC_IN]);
     flow->bytes_per_ns = MAX(MAX(rates[BB_GPU_OUT], rates[BB_GPU_IN]), flow->net_bytes_per_ns);
     use_gpu(s, flow, class_id, rates);
+    raise_alone_times(s, class_id, rates, 1, 1, &s->exchanges[flow_id - s->r->m->n_instances].alone_times);
     bb_flows_count_moved(&s->flows, flow_id, ns);
     return limit_of_load(s, load);
 }

@@ -78,6 +78,7 @@ struct bb_contention_sim {
          * collective cost for which the flow's used resources were computed; BB_NONE: none */
         int order, uses_call;
         double latency_ns;
+        double alone_times;  /* as in the exchange */
         enum bb_limit limit; /* bottleneck of the collective without contention */
     } * collectives;         /* [bb_sim.n_instances] one per communicator */
     struct bb_contention_exchange {
@@ -85,6 +86,7 @@ struct bb_contention_sim {
          * of messages that wait for their transfer. sms: number of SMs that the exchange occupies */
         int at, head, tail, sms;
         double load_ns;      /* duration of the transfer of all messages without contention */
+        double alone_times;  /* factor by which slow NICs and uplinks (--slow) lengthen the transfer without contention */
         enum bb_limit limit; /* bottleneck of the exchange without contention */
     } * exchanges; /* [classes of ranks][n_comms] the group call's sends and receives, or the alltoallv, that are in
                       progress */

@@ -115,6 +115,7 @@ static void run_collective(struct bb_execution *r, int at, const struct bb_task 
     struct bb_sim_collective *state = &r->c->collectives[inst->base + u->order];
     struct bb_cost cost = {0};
     int call = BB_NONE;
+    double alone_ns;
 
     if (r->contention && inst->size > 1)
         bb_contention_sim_join_collective(r->contention, r->class_of[at]);
@@ -124,17 +125,17 @@ static void run_collective(struct bb_execution *r, int at, const struct bb_task 
         return;
     if (m->cluster)
         call = cost_of_call(r, index, op, &cost);
+    alone_ns = r->contention ? bb_contention_sim_start_collective(r->contention, index, u->order, call, &cost)
+                             : cost.latency_ns + cost.transfer_ns;
     for (int i = 0; i < inst->n; i++) {
         const int theirs = bb_sim_member_task(m, inst, i, u->order);
         struct bb_sim_task *task = &r->c->tasks[theirs];
 
         task->met_ns = state->latest_begin_ns;
-        task->end_ns = task->alone_end_ns = state->latest_ns + llround(cost.latency_ns + cost.transfer_ns);
+        task->end_ns = task->alone_end_ns = state->latest_ns + llround(alone_ns);
         if (!r->contention)
             bb_execution_end(r, theirs);
     }
-    if (r->contention)
-        bb_contention_sim_start_collective(r->contention, index, u->order, call, &cost);
 }
 
 /* ---- exchanges and alltoallvs: the messages of one rank to and from its peers ---- */

@@ -278,29 +278,34 @@ static void put_family(FILE *out, const char *name, const char *help)
     fprintf(out, "# HELP %s %s\n# TYPE %s gauge\n", name, help, name);
 }
 
-/* Writes a sample. label: another label, and its value; NULL: none. host, gpu: "": none. */
-static void put_sample_of_gpu(const struct view *v, FILE *out, const char *metric, const char *const label[2],
-                              const char *host, const char *gpu, double value)
-{
-    const char *const labels[][2] = {{"command", v->command},
-                                     {"gpus", v->label},
-                                     {label ? label[0] : "", label ? label[1] : ""},
-                                     {"host", host},
-                                     {"gpu", gpu}};
+enum { LABELS = 5 };
 
+/* Writes a sample. labels: other labels with their values, which are left out if they are "". */
+static void put_labelled(const struct view *v, FILE *out, const char *metric, const char *const labels[LABELS][2],
+                         double value)
+{
     fputs(metric, out);
-    for (size_t i = 0; i < sizeof labels / sizeof *labels; i++)
-        if (*labels[i][1]) {
-            fputc(i ? ',' : '{', out);
+    fputc('{', out);
+    put_label(out, "command", v->command);
+    if (*v->label) {
+        fputc(',', out);
+        put_label(out, "gpus", v->label);
+    }
+    for (int i = 0; i < LABELS; i++)
+        if (labels[i][0] && *labels[i][1]) {
+            fputc(',', out);
             put_label(out, labels[i][0], labels[i][1]);
         }
     fprintf(out, "} %.12g\n", value);
 }
 
+/* label: another label, and its value; NULL: none. host: "": none. */
 static void put_sample(const struct view *v, FILE *out, const char *metric, const char *const label[2],
                        const char *host, double value)
 {
-    put_sample_of_gpu(v, out, metric, label, host, "", value);
+    put_labelled(v, out, metric,
+                 (const char *const[LABELS][2]){{label ? label[0] : NULL, label ? label[1] : ""}, {"host", host}},
+                 value);
 }
 
 static void put_check(const struct view *v, FILE *out, const char *metric, size_t check, double value)
@@ -378,15 +383,17 @@ static void put_findings(const struct view *v, FILE *out)
 
     json_array_foreach(json_object_get(v->root, "findings"), i, finding)
     {
-        const char *test = text_of(finding, "test"), *host = text_of(finding, "host"), *gpu = text_of(finding, "pci");
-        char *key = bb_format("%s %s %s", test, host, gpu);
+        const char *test = text_of(finding, "test"), *host = text_of(finding, "host"), *part = text_of(finding, "part"),
+                   *peer = text_of(finding, "other_host"), *gpu = text_of(finding, "pci");
+        const char *const labels[LABELS][2] = {
+            {"check", test}, {"part", part}, {"host", host}, {"peer", peer}, {"gpu", gpu}};
+        char *key = bb_format("%s %s %s %s %s", test, part, host, peer, gpu);
 
         if (*test && *host && !json_object_get(seen, key)) {
             if (json_object_size(seen) == 0)
                 put_family(out, "busbar_finding_status",
                            "Status of a part in a test: 1 warning, 2 failure, 3 unknown.");
-            put_sample_of_gpu(v, out, "busbar_finding_status", (const char *const[]){"check", test}, host, gpu,
-                              status_at(finding, "level"));
+            put_labelled(v, out, "busbar_finding_status", labels, status_at(finding, "level"));
             json_object_set_new(seen, key, json_true());
         }
         free(key);

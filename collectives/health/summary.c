@@ -301,10 +301,10 @@ static void add_lost_node(json_t *root, json_t *verdict, const char *stage, json
     }
     json_array_insert_new(
         json_object_get(root, "findings"), 0,
-        json_pack("{s:s, s:s, s:n, s:s, s:O, s:s, s:s, s:n, s:b, s:n, s:n, s:n, s:n, s:n, s:n, s:i, s:O}", "level",
+        json_pack("{s:s, s:s, s:n, s:s, s:O, s:s, s:s, s:n, s:n, s:b, s:n, s:n, s:n, s:n, s:n, s:n, s:i, s:O}", "level",
                   bb_health_levels[BB_HEALTH_FAIL], "stage", stage, "test", "part", bb_health_parts[BB_HEALTH_A_NODE],
-                  "node", json_object_get(verdict, "node"), "host", host, "name", host, "other_node", "one_way", false,
-                  "gpu", "pci", "uuid", "value", "expected", "median", "tries", 1, "reason", reason));
+                  "node", json_object_get(verdict, "node"), "host", host, "name", host, "other_node", "other_host",
+                  "one_way", false, "gpu", "pci", "uuid", "value", "expected", "median", "tries", 1, "reason", reason));
     json_object_set_new(verdict, "reason",
                         json_sprintf("%s%s%.180s", json_string_value(reason), *others ? ", " : "", others));
     json_object_set_new(verdict, "level", json_string(bb_health_levels[BB_HEALTH_FAIL]));

@@ -152,9 +152,18 @@ def test_each_node_has_a_status_with_its_host(busbar, tmp_path):
     samples = re.findall(r'^busbar_check_status\{.*host="([^"]+)"\} (\d)$', (tmp_path / "r.prom").read_text(), re.M)
     assert [int(status) for _, status in samples] == [0, 2, 0, 0] and [host for host, _ in samples] == [v["host"] for v in root["verdicts"]]
     root, _, metrics = run(busbar, tmp_path, "health", "--only", "gpu", ranks=4, status=5, EMU_SLOW="rank=2:1.3")  # GEMM was 0
-    samples = re.findall(r'^busbar_finding_status\{.*check="(.+)",host="(.+)",gpu="(.+)"\} 2$', (tmp_path / "r.prom").read_text(), re.M)
+    samples = re.findall(r'^busbar_finding_status\{.*check="(.+)",part="gpu",host="(.+)",gpu="(.+)"\} 2$', (tmp_path / "r.prom").read_text(), re.M)
     assert metrics["busbar_check_status", "GEMM"] == 2 and metrics["busbar_check_status", "memory copy"] == 0
     assert samples == [(f["test"], f["host"], f["pci"]) for f in root["findings"]] == [("GEMM", root["verdicts"][0]["host"], "0000:03:00.0")]
+
+
+def test_slow_path_is_labelled_with_both_ends(busbar, tmp_path):
+    """The slow end of the only two nodes is unknown: neither has a status that drains it."""
+    root, _, _ = run(busbar, tmp_path, "health", "--only", "pairs", ranks=4, status=5, EMU_NODES="2", EMU_SLOW="link=node1-nic0:0.5")
+    text, hosts = (tmp_path / "r.prom").read_text(), [v["host"] for v in root["verdicts"]]
+    assert re.findall(r'^busbar_finding_status\{.*,part="path",host="(.+)",peer="(.+)"\} 2$', text, re.M) == [tuple(hosts)]
+    assert [(f["host"], f["other_host"]) for f in root["findings"]] == [tuple(hosts)]
+    assert re.findall(r'^busbar_check_status\{.*host="[^"]+"\} (\d)$', text, re.M) == ["0", "0"]
 
 
 def test_nagios_line_and_status(busbar, tmp_path):

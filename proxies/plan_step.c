@@ -197,10 +197,12 @@ out:
 }
 
 /* Finds the recomputation with which training fits, with experts of equal load, and the step is shortest.
- * found: out: modules or operations, and layers; fastest: out: one of them, with ns INFINITY if training does not fit. */
+ * found: out: modules or operations, layers, and modules that store no activations of experts (ns INFINITY: do not fit);
+ * fastest: out: one of the first two, with ns INFINITY if training does not fit. */
 static int find_recompute(const struct bb_recompute_subject *s, const struct bb_cluster *cluster,
-                          struct bb_recompute_candidate found[2], const struct bb_recompute_candidate **fastest)
+                          struct bb_recompute_candidate found[3], const struct bb_recompute_candidate **fastest)
 {
+    struct bb_recompute_subject experts = *s;
     struct bb_recompute_cost cost = {.known = false};
     double none_bytes;
     bool longer;
@@ -211,6 +213,9 @@ static int find_recompute(const struct bb_recompute_subject *s, const struct bb_
     bb_recompute_cost_compute(s, cluster, &cost);
     modules = bb_recompute_modules(s, &cost, none_bytes, &found[0]);
     layers = bb_recompute_layers(s, &cost, &found[1]);
+    experts.required = 1u << BB_MODULE_NORM | 1u << BB_MODULE_MOE; /* as in Megatron-LM's recipes for long samples */
+    if (bb_recompute_modules(&experts, &cost, none_bytes, &found[2]))
+        found[2].ns = INFINITY;
     bb_err_speculative(false);
     if (strcmp(found[0].modules, bb_recompute_module_names[BB_MODULE_CORE]) == 0)
         found[0].modules[0] = '\0'; /* the default of --recompute selective */
@@ -231,23 +236,13 @@ out:
  * stores none of their activations: of many experts if training does not fit at all without recomputation, of few if no
  * modules fit. many: the former; found: of find_recompute; added: in: the fastest; out.
  */
-static int allow_any_load(const struct bb_recompute_subject *s, bool many, const struct bb_recompute_candidate found[2],
-                          struct bb_recompute_candidate *added)
+static void allow_any_load(bool many, const struct bb_recompute_candidate found[3],
+                           struct bb_recompute_candidate *added)
 {
-    struct bb_recompute_candidate modules = {.recompute = BB_RECOMPUTE_SELECTIVE, .modules = "layernorm,moe"};
-    struct bb_proxy_config as;
-    int rc = 0;
-
-    if (many && isfinite(found[0].ns)) {
-        as = bb_recompute_config(s->config, &modules);
-        TRY(bb_training_bytes(&as, s->arch, &modules.bytes));
-    }
-    if (modules.bytes > 0 && modules.bytes <= s->usable_bytes)
-        *added = modules;
+    if (many && isfinite(found[2].ns))
+        *added = found[2];
     else if (isfinite(found[1].ns) && (many || isinf(found[0].ns)))
         *added = (struct bb_recompute_candidate){.recompute = BB_RECOMPUTE_FULL};
-out:
-    return rc;
 }
 
 /* Stores the assumed recomputation and the fastest one with experts of equal load. */
@@ -272,10 +267,10 @@ static int guess_recompute(const struct bb_proxy *proxy, const struct bb_cluster
                            struct bb_proxy_config *config, const struct bb_arch *arch, struct bb_forecast *f)
 {
     const struct bb_proxy_config without = *config;
-    const struct bb_recompute_subject s = {proxy, &without, arch, f->software->name, BB_SAFE_MEMORY * f->gpu_bytes};
+    const struct bb_recompute_subject s = {proxy, &without, arch, f->software->name, BB_SAFE_MEMORY * f->gpu_bytes, 0};
     const bool many =
         arch->experts >= MANY_EXPERTS && f->without_bytes > f->gpu_bytes && !config->transformer.moe_overlap;
-    struct bb_recompute_candidate found[2], added;
+    struct bb_recompute_candidate found[3], added;
     const struct bb_recompute_candidate *fastest;
     int rc;
 
@@ -286,7 +281,7 @@ static int guess_recompute(const struct bb_proxy *proxy, const struct bb_cluster
         goto out;
     added = *fastest;
     if (is_dropless(config, arch) && (added.recompute == BB_RECOMPUTE_FULL || added.modules[0]))
-        TRY(allow_any_load(&s, many, found, &added));
+        allow_any_load(many, found, &added);
     note_recompute(&added, fastest, f);
     config->transformer.recompute = f->recompute;
     config->transformer.recompute_modules = f->recompute_modules;

@@ -817,6 +817,13 @@ def test_recomputation_that_many_experts_allow_names_the_fastest(busbar):
     quick_us = plan(busbar, f"{many} {quick}")["predicted"]["step_us"]
     text = busbar.run("plan", "transformer", *many.split(), "--gpu-memory", "59G", emulated=False).stdout
     assert f"by busbar: --recompute-modules layernorm,moe; in training some experts get more tokens than others, which then adds memory in only one layer; if their load is forced to be equal, {quick} fits too ({quick_us / 1e3:.0f} ms); " in text
+    # less memory: norms and experts with the further modules that fit and take the shortest time
+    aware = f"{many} --use-precision-aware-optimizer"
+    more, less = (plan(busbar, f"{aware} --recompute-modules layernorm,{modules}moe")["predicted"] for modules in ("", "mla_up_proj,"))
+    memory = less["memory"]["needed_bytes"] / 2**30 / 0.949
+    chosen = plan(busbar, f"{aware} --gpu-memory {memory:.2f}G")["predicted"]
+    assert 0.95 * memory * 2**30 < more["memory"]["needed_bytes"]
+    assert (chosen["compute"]["added"], chosen["step_us"]) == ("--recompute-modules layernorm,mla_up_proj,moe", less["step_us"])
     # just above 95 % of the memory nothing is reserved for unequal load, as below
     none = plan(busbar, f"{many} --recompute none --gpu-memory 400G")["predicted"]["memory"]["needed_bytes"]
     for part, added in ((0.94, None), (0.97, "--recompute-modules layernorm,moe_act")):

@@ -168,18 +168,18 @@ static int compute_modules(const struct bb_recompute_subject *s, unsigned module
 }
 
 /* The recomputation of moe contains its parts. */
-static bool is_valid(unsigned modules, unsigned of)
+static bool is_valid(unsigned modules, unsigned of, unsigned required)
 {
     const unsigned parts = 1u << BB_MODULE_EXPERT_ACTIVATION | 1u << BB_MODULE_SHARED_EXPERTS;
 
-    return (modules & ~of) == 0 && !(modules >> BB_MODULE_MOE & 1 && modules & parts);
+    return (modules & ~of) == 0 && (required & ~modules) == 0 && !(modules >> BB_MODULE_MOE & 1 && modules & parts);
 }
 
 #define MAX_TRIES 3 /* number of sets whose memory is computed: the sum of what their modules save is nearly exact */
 
 /* Returns the set of modules that saves `missing` bytes with the shortest kernels of more than min_ns; 0: none. */
-static unsigned shortest_set(const struct bb_recompute_cost *cost, unsigned of, const double saved[BB_MODULES],
-                             double missing, double min_ns, double *set_ns)
+static unsigned shortest_set(const struct bb_recompute_cost *cost, unsigned of, unsigned required,
+                             const double saved[BB_MODULES], double missing, double min_ns, double *set_ns)
 {
     unsigned shortest = 0;
 
@@ -187,7 +187,7 @@ static unsigned shortest_set(const struct bb_recompute_cost *cost, unsigned of, 
     for (unsigned set = 1; set < 1u << BB_MODULES; set++) {
         double ns = 0, bytes = 0;
 
-        if (!is_valid(set, of))
+        if (!is_valid(set, of, required))
             continue;
         for (int m = 0; m < BB_MODULES; m++) {
             ns += set >> m & 1 ? cost->module_ns[m] : 0;
@@ -223,7 +223,7 @@ static int find_modules(const struct bb_recompute_subject *s, const struct bb_re
         all += saved[m] > 0 ? saved[m] : 0;
     }
     for (int tried = 0; tried < MAX_TRIES && all >= missing; tried++) {
-        const unsigned set = shortest_set(cost, of, saved, missing, ns, &ns);
+        const unsigned set = shortest_set(cost, of, s->required, saved, missing, ns, &ns);
 
         if (!set)
             break;
@@ -248,7 +248,7 @@ int bb_recompute_modules(const struct bb_recompute_subject *s, const struct bb_r
         return 0;
     TRY(find_modules(s, cost, none_bytes, found));
     ops.ns = cost->ops_ns / stages_of(s);
-    if (ops.ns < found->ns && compute_bytes(s, &ops) == 0 && ops.bytes <= s->usable_bytes)
+    if (!s->required && ops.ns < found->ns && compute_bytes(s, &ops) == 0 && ops.bytes <= s->usable_bytes)
         *found = ops;
 out:
     return rc;

@@ -16,13 +16,14 @@
 #include "proxies/workloads/transformer/layer/layer.h"
 
 /* A step without recomputation. config: with defaults applied; software: value of --software, NULL: Megatron-LM's;
- * usable_bytes: memory of a GPU that training may use. */
+ * usable_bytes: memory of a GPU that training may use; required: bit mask of modules that each set of modules contains. */
 struct bb_recompute_subject {
     const struct bb_proxy *proxy;
     const struct bb_proxy_config *config;
     const struct bb_arch *arch;
     const char *software;
     double usable_bytes;
+    unsigned required;
 };
 
 /* Costs of one division of a layer. module_ns: kernels of a module's recomputation for one micro-batch in all layers of
@@ -50,7 +51,8 @@ struct bb_proxy_config bb_recompute_config(const struct bb_proxy_config *config,
 void bb_recompute_cost_compute(const struct bb_recompute_subject *s, const struct bb_cluster *cluster,
                                struct bb_recompute_cost *cost);
 /*
- * bb_recompute_modules - finds the set of modules, or the operations, with the shortest kernels with which training fits.
+ * bb_recompute_modules - finds the set of modules, or unless modules are required the operations, with the shortest kernels
+ * with which training fits.
  *   cost        NULL: unknown
  *   none_bytes  memory need without recomputation
  *   found       out

@@ -289,8 +289,8 @@ static void list_divisions(struct work *w)
 
 static struct bb_recompute_subject subject_of(const struct work *w, const struct bb_proxy_config *as)
 {
-    return (struct bb_recompute_subject){w->search->proxy, as, w->arch, w->search->config->transformer.software,
-                                         w->search->usable_bytes};
+    return (struct bb_recompute_subject){w->search->proxy,        as, w->arch, w->search->config->transformer.software,
+                                         w->search->usable_bytes, 0};
 }
 
 static void compute_cost(void *arg, int i)

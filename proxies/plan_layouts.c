@@ -163,8 +163,8 @@ static void print_accuracy(const struct bb_layout_search *search, const struct b
            bb_layouts_ranked_ns(&found->rows[alike]) <= (1 + error) * bb_layouts_ranked_ns(&found->rows[0]))
         penalized |= found->rows[alike++].penalty > 0;
     if (alike > 1)
-        fprintf(out, "# %s of layouts 1 to %d differ by less than the error of the forecast\n",
-                penalized ? "step + penalty" : "the step times", alike);
+        fprintf(out, "# %s of layouts 1 %s %d differ by less than the error of the forecast\n",
+                penalized ? "step + penalty" : "the step times", alike == 2 ? "and" : "to", alike);
 }
 
 /* Writes how much launches by the host cost in layout 1: its step with CUDA graphs is simulated, too. */

@@ -60,7 +60,7 @@ def test_modules_of_recomputation_are_searched_and_printed(busbar):
             for more in ((), ("--recompute", "full"))]
     assert [(row["recompute"], row["recompute_modules"]) for row in rows] == [("selective", "layernorm"), ("full", None)]
     assert rows[0]["step_us"] < rows[1]["step_us"]
-    assert "# --recompute-modules layernorm: layouts 1\n" in found and re.search(r"\n  1 .* modules ", found)
+    assert "# --recompute-modules layernorm: layout 1\n" in found and re.search(r"\n  1 .* modules ", found)
     plan = json.loads(busbar.run(*re.search(r"command: busbar (.*)", found)[1].split(), "--json", "-", emulated=False).stdout)
     assert plan["predicted"]["step_us"] == rows[0]["step_us"]
     assert plan["predicted"]["memory"]["needed_bytes"] == rows[0]["memory_bytes"]
@@ -95,7 +95,7 @@ def test_layouts_whose_stages_do_not_divide_the_layers(busbar, layers, pp, more,
     (row,) = json.loads(busbar.run(*args, "--best-layout", *more.split(), "--json", "-", emulated=False).stdout)["best_layout"]["layouts"]
     assert (row["decoder_first_pipeline_num_layers"], row["decoder_last_pipeline_num_layers"]) == ends and row["pipeline_layout"] == layout
     options = f"--pipeline-layout '{layout}'" if layout else "--decoder-first-pipeline-num-layers %d --decoder-last-pipeline-num-layers %d" % ends if ends[0] else None
-    assert (f"# pp does not divide the layers: {options}: layouts 1\n" in found) if options else "does not divide the layers" not in found
+    assert (f"# pp does not divide the layers: {options}: layout 1\n" in found) if options else "does not divide the layers" not in found
     assert "is row 1 of the table" in found
     others = ([*args, *more.split(), "--decoder-first-pipeline-num-layers", first, "--decoder-last-pipeline-num-layers", 9 - 4 - first] for first in (1, 2, 3) if ends[0])
     steps = [json.loads(busbar.run(*words, "--json", "-", emulated=False).stdout)["predicted"]["step_us"] for words in (shlex.split(row["command"])[1:], *others)]

@@ -492,7 +492,7 @@ def test_best_layouts_are_an_answer_of_25_lines(busbar):
     rows = [len(re.findall(r"^ +\d+  +\d.*%", text, re.M)) for text in texts]
     assert len(texts[0].splitlines()) == 25 and 2 < rows[0] < rows[1] == 10 and rows[2] > 10, texts[0]
     assert f"; --full prints also {rows[1] - rows[0]} more layouts, the commands of " in texts[0]
-    assert texts[0].splitlines()[2].startswith("# the best layouts of 16 ranks") and texts[0].splitlines()[-1].startswith(("# accuracy: ", "# step + penalty of layouts 1 to "))
+    assert texts[0].splitlines()[2].startswith("# the best layouts of 16 ranks") and texts[0].splitlines()[-1].startswith(("# accuracy: ", "# step + penalty of layouts 1 "))
 
 
 def test_best_layout_with_slow_parts_equals_its_plan(busbar, plan):

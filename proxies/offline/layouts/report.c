@@ -1,5 +1,6 @@
 /* report.c - prints the best layouts as a table, explains why the first is the fastest, and counts the rejected
  * layouts; also writes the same results as JSON. */
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/units.h"
 #include "bootstrap/results/table.h"
 #include "proxies/offline/layouts/layouts.h"
@@ -8,6 +9,7 @@
 #include "proxies/workloads/transformer/memory.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char *const reason_keys[] = {
@@ -292,36 +294,42 @@ static bool chose_optimizer(const struct bb_layouts *found, const struct bb_layo
     return row->choice.precision_aware;
 }
 
+/* Prints "layout 1" or "layouts 1, 3 and 5" after `title`. listed: [n] indices of rows */
+static void print_numbers(const char *title, const int *listed, int n, FILE *out)
+{
+    fprintf(out, "%s: layout%s ", title, bb_plural((unsigned)n));
+    for (int i = 0; i < n; i++)
+        fprintf(out, "%s%d", i == 0 ? "" : i < n - 1 ? ", " : " and ", listed[i] + 1);
+}
+
 /* Lists the layouts for which `is` returns true. Returns whether there are any. */
 static bool print_list(const struct bb_layouts *found, int top, const char *title,
                        bool (*is)(const struct bb_layouts *, const struct bb_layout_row *), FILE *out)
 {
-    bool any = false;
+    int *listed, n = 0;
 
+    BB_NEW(listed, found->n);
     for (int i = 0; i < found->n && i < top; i++)
-        if (is(found, &found->rows[i])) {
-            fprintf(out, "%s%s %d", any ? "," : title, any ? "" : ": layouts", i + 1);
-            any = true;
-        }
-    fputs(any ? "\n" : "", out);
-    return any;
+        if (is(found, &found->rows[i]))
+            listed[n++] = i;
+    if (n > 0) {
+        print_numbers(title, listed, n, out);
+        fputc('\n', out);
+    }
+    free(listed);
+    return n > 0;
 }
 
 /* Prints which layouts need more memory with unequal load of the experts. */
 static void print_load(const struct bb_layouts *found, int top, FILE *out)
 {
-    bool depends = false;
-
-    for (int i = 0; i < found->n && i < top; i++)
-        depends |= depends_on_load(found, &found->rows[i]);
-    if (depends)
-        print_list(found, top,
-                   "# memory assumes that all experts get equally many tokens; in training some get more, which needs "
-                   "more memory "
-                   "in every layer (--moe-imbalance predicts it; with --recompute selective --recompute-modules "
-                   "layernorm,moe only one layer needs more)",
-                   depends_on_load, out);
-    else if (found->assumes_equal_load)
+    if (!print_list(found, top,
+                    "# memory assumes that all experts get equally many tokens; in training some get more, which needs "
+                    "more memory "
+                    "in every layer (--moe-imbalance predicts it; with --recompute selective --recompute-modules "
+                    "layernorm,moe only one layer needs more)",
+                    depends_on_load, out) &&
+        found->assumes_equal_load)
         fputs("# memory assumes that all experts get equally many tokens; in these layouts, more tokens for some "
               "experts need more memory in one layer at most\n",
               out);
@@ -351,26 +359,25 @@ static void print_texts(const struct bb_layouts *found, int top, const char *tit
 {
     char text[CHOICE_TEXT], other[CHOICE_TEXT];
     bool any = false;
+    int *listed;
 
+    BB_NEW(listed, found->n);
     for (int i = 0; i < found->n && i < top; i++) {
-        bool first;
+        int n = 0;
 
         text_of(&found->rows[i].choice, text);
-        first = text[0];
-        for (int k = 0; k < i && first; k++) {
-            text_of(&found->rows[k].choice, other);
-            first = strcmp(other, text) != 0;
-        }
-        if (!first)
-            continue;
-        fprintf(out, "%s %s: layouts", any ? ";" : title, text);
-        for (int k = i; k < found->n && k < top; k++) {
+        for (int k = 0; k < found->n && k < top && text[0]; k++) {
             text_of(&found->rows[k].choice, other);
             if (strcmp(other, text) == 0)
-                fprintf(out, " %d", k + 1);
+                listed[n++] = k;
         }
+        if (n == 0 || listed[0] < i)
+            continue;
+        fprintf(out, "%s ", any ? ";" : title);
+        print_numbers(text, listed, n, out);
         any = true;
     }
+    free(listed);
     fputs(any ? "\n" : "", out);
 }
 

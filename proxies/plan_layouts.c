@@ -23,9 +23,7 @@ static const struct bb_software *default_software(const struct bb_plan_options *
                           !o->config.sync.no_overlap);
 }
 
-/* Returns the software of all layouts of a search: without --software the default with the given --dp-sync, and without
- * --dp-sync Megatron-LM, which has FSDP of its own. */
-static const struct bb_software *software_of(const struct bb_plan_options *o)
+const struct bb_software *bb_plan_layouts_software(const struct bb_plan_options *o)
 {
     const struct bb_transformer_options *t = &o->given.transformer;
 
@@ -84,8 +82,8 @@ static char *command_text(const struct bb_plan_options *o, int gpus_per_node, co
         fprintf(out, " --gpu-memory %zu", o->gpu_memory);
     fputs(o->graph ? " --graph" : "", out);
     write_text(out, "cuda-graph-modules", o->config.transformer.graph_modules);
-    if (o->forecast && software_of(o) != default_software(o, choice->sync))
-        fprintf(out, " --software %s", software_of(o)->name);
+    if (o->forecast && bb_plan_layouts_software(o) != default_software(o, choice->sync))
+        fprintf(out, " --software %s", bb_plan_layouts_software(o)->name);
     write_text(out, "tokens", o->tokens);
     write_text(out, "mtbf-node", o->failures.mtbf_node);
     write_text(out, "checkpoint", o->failures.checkpoint);
@@ -104,7 +102,7 @@ static void add_command(json_t *layout, const struct bb_plan_options *o, const s
     char *command = command_text(o, search->config->gpus_per_node, choice);
 
     if (o->forecast && search->cluster->has_achieved)
-        json_object_set_new(layout, "software", json_string(software_of(o)->name));
+        json_object_set_new(layout, "software", json_string(bb_plan_layouts_software(o)->name));
     json_object_set_new(layout, "command", json_string(command + 1));
     free(command);
 }
@@ -196,7 +194,7 @@ static int resolve_cluster(const struct bb_plan_options *o, struct bb_cluster *c
                            struct bb_forecast *forecast)
 {
     if (o->forecast)
-        config->transformer.software = software_of(o)->name;
+        config->transformer.software = bb_plan_layouts_software(o)->name;
     return bb_plan_resolve_cluster(o, cluster, config, forecast);
 }
 
@@ -246,7 +244,7 @@ static int parse_explained(const struct bb_plan_options *o, int argc, char **arg
     TRY(validate_explained(r->words.word + argc, r->words.n - (size_t)argc));
     TRY(bb_opts_parse(o->option_set, other, (int)r->words.n, r->words.word, &positionals, stdout));
     if (o->forecast && !other->config.transformer.software)
-        other->config.transformer.software = software_of(o)->name;
+        other->config.transformer.software = bb_plan_layouts_software(o)->name;
     other->given = other->config;
     other->config.gpus_per_node = 0;
     TRY(bb_proxy_configure(&other->config, &positionals, &r->proxy));
@@ -298,7 +296,7 @@ static void print_training(const struct bb_training_time *t, double penalty, FIL
 /* Prints the software of all layouts. */
 static void print_software(const struct bb_plan_options *o, const struct bb_layouts *found, FILE *out)
 {
-    const struct bb_software *s = software_of(o);
+    const struct bb_software *s = bb_plan_layouts_software(o);
     bool differs = false;
 
     for (int i = 0; i < found->n && i < o->top; i++)
@@ -332,9 +330,9 @@ static void print_explained(const struct bb_plan_options *o, const struct bb_lay
     }
     command = command_text(&r->other, search->config->gpus_per_node, &r->explained.rows[0].choice);
     bb_layouts_print_explained(&r->found, &r->explained, o->explain, command, o->top, out);
-    if (o->forecast && software_of(&r->other) != software_of(o))
-        fprintf(out, "#   software %s; the layouts above have software %s\n", software_of(&r->other)->name,
-                software_of(o)->name);
+    if (o->forecast && bb_plan_layouts_software(&r->other) != bb_plan_layouts_software(o))
+        fprintf(out, "#   software %s; the layouts above have software %s\n", bb_plan_layouts_software(&r->other)->name,
+                bb_plan_layouts_software(o)->name);
     free(command);
 }
 
@@ -453,7 +451,8 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy *prox
     TRY(bb_predict_validate_slow(&cluster, config.ranks, &conditions->slow));
     search.gpu_bytes = forecast.gpu_bytes;
     search.usable_bytes = (1 - o->margin) * forecast.gpu_bytes;
-    search.penalizes = o->forecast && cluster.has_achieved && strncmp(software_of(o)->name, "megatron", 8) == 0;
+    search.penalizes =
+        o->forecast && cluster.has_achieved && strncmp(bb_plan_layouts_software(o)->name, "megatron", 8) == 0;
     without_jitter.jitter = 0;
     if (o->explain)
         TRY(parse_explained(o, argc, argv, &r));

@@ -91,6 +91,10 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy *prox
 int bb_plan_collectives(struct bb_plan_options *o, const struct bb_positionals *positionals, bool check_only, int argc,
                         char **argv) BB_MUST_CHECK;
 
+/* bb_plan_layouts_software - return the software of all layouts of a search: without --software the default with the given
+ * --dp-sync, and without --dp-sync Megatron-LM, which has FSDP of its own. */
+const struct bb_software *bb_plan_layouts_software(const struct bb_plan_options *o);
+
 /* ---- functions for all uses of plan: plan_resolve.c ---- */
 
 /* bb_plan_parse_conditions - set o->conditions and o->margin. Returns 0, or -BB_EUSAGE after printing an error line. */

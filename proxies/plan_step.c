@@ -544,6 +544,7 @@ static int find_ranks(const struct bb_plan_options *o, const struct bb_proxy *pr
     forget_recompute(&free);
     search.usable_bytes = (1 - o->margin) * f->forecast.gpu_bytes;
     search.quiet = true;
+    free.transformer.software = bb_plan_layouts_software(o)->name;
     free.global_batch = (int)f->step.samples;
     return bb_layouts_fitting_ranks(&search, min, &f->forecast.fitting);
 }

@@ -410,6 +410,26 @@ static void try_precision_aware(void *arg, int i)
     w->unfit[i] = unfit;
 }
 
+/* Finds the recomputation of a layout again, with the unequal load of its experts. Returns -BB_EUSAGE if it does not fit. */
+static int refit_load(const struct work *w, struct bb_layout_row *row)
+{
+    int rc, unfit;
+
+    memset(row->choice.modules, 0, sizeof(row->choice.modules));
+    TRY(fit_load(w, row, &unfit));
+    rc = unfit < w->space->n_recomputes ? 0 : -BB_EUSAGE;
+out:
+    return rc;
+}
+
+/* Returns whether layout i, with the memory of try_memory, fits with the unequal load of its experts, too. */
+static bool fits(const struct work *w, int i)
+{
+    struct bb_layout_row row = w->rows[i];
+
+    return w->rc[i] == 0 && w->unfit[i] < w->space->n_recomputes && (!w->equalizes || refit_load(w, &row) == 0);
+}
+
 static int count_fitting(const struct work *w)
 {
     int n = 0;
@@ -1125,21 +1145,26 @@ static void try_other_recompute(void *arg, int i)
         *row = other;
 }
 
+/* Rejects a layout that does not fit with the unequal load of its experts. */
+static void try_unequal_load(void *arg, int i)
+{
+    struct work *w = arg;
+    struct bb_layout_row row = w->rows[i];
+
+    w->rc[i] = w->equalizes ? refit_load(w, &row) : 0;
+}
+
 /* Finds the recomputation of a layout with the unequal load of its experts, and if it differs, its time with equal load. */
 static void refit_row(void *arg, int i)
 {
     struct work *w = arg;
     struct bb_layout_row *row = &w->rows[i];
     const struct bb_layout_choice before = row->choice;
-    int unfit;
 
     if (!w->equalizes)
         return;
-    memset(row->choice.modules, 0, sizeof(row->choice.modules));
-    w->rc[i] = fit_load(w, row, &unfit);
-    if (w->rc[i] == 0 && unfit == w->space->n_recomputes)
-        w->rc[i] = -BB_EUSAGE;
-    else if (w->rc[i] == 0 && memcmp(&before, &row->choice, sizeof(before)) != 0)
+    w->rc[i] = refit_load(w, row);
+    if (w->rc[i] == 0 && memcmp(&before, &row->choice, sizeof(before)) != 0)
         w->rc[i] = simulate_row(w, 0, INFINITY, row);
 }
 
@@ -1201,18 +1226,14 @@ static int validate_given(const struct bb_layout_search *s)
 /* Returns the state of a search for other options, to be started by begin_trial. */
 static struct work trial_of(const struct work *w, const struct bb_layout_search *search, struct bb_layout_space *space)
 {
-    return (struct work){.search = search,
-                         .space = space,
-                         .arch = w->arch,
-                         .progress = w->progress,
-                         .equalizes = w->equalizes,
-                         .loads = w->loads};
+    return (struct work){.search = search, .space = space, .arch = w->arch, .progress = w->progress, .loads = w->loads};
 }
 
 /* Lists the layouts of w->search in *space, which is that of w. end_trial frees them. */
 static void begin_trial(struct work *w, struct bb_layout_space *space)
 {
     bb_layout_space_init(space, w->search, w->arch);
+    w->equalizes = may_equalize(w->search); /* the ranks may be others, too */
     list_loads(w);
     BB_NEW(w->rows, space->n);
     BB_NEW(w->rc, space->n);
@@ -1236,15 +1257,16 @@ static bool has_layouts(const struct work *w, const struct bb_proxy_config *give
     struct bb_layout_search search = *w->search;
     struct bb_layout_space space;
     struct work other = trial_of(w, &search, &space);
-    bool found;
+    bool found = false;
 
     search.given = given;
     search.config = config;
     begin_trial(&other, &space);
-    try_memory_of_all(&other, 1);
-    found = in_memory && count_fitting(&other) > 0;
-    for (int i = 0; i < space.n && !in_memory; i++)
-        found |= other.rc[i] == 0;
+    try_memory_of_all(&other, other.equalizes ? space.n + 1 : 1); /* equal load alone may fit */
+    bb_err_speculative(true);
+    for (int i = 0; i < space.n && !found; i++)
+        found = in_memory ? fits(&other, i) : other.rc[i] == 0;
+    bb_err_speculative(false);
     end_trial(&other, &space);
     return found;
 }
@@ -1362,7 +1384,7 @@ static bool is_valid_with(struct work *w, int i, long long batch, bool in_memory
     try_memory(w, i);
     if (in_memory && may_add_optimizer(w))
         try_precision_aware(w, i);
-    return w->rc[i] == 0 && (!in_memory || w->unfit[i] < w->space->n_recomputes);
+    return in_memory ? fits(w, i) : w->rc[i] == 0;
 }
 
 /* Returns the nearest global batch sizes below and above the given one with which a layout is valid and, with in_memory,
@@ -1455,14 +1477,16 @@ static int find_smallest_batch(const struct work *w, const struct bb_proxy_confi
     begin_trial(&other, &space);
     for (int i = 0; i < space.n; i++)
         space.list[i].micro_batches = space.list[i].schedule == BB_INTERLEAVED ? space.list[i].pp : 1;
-    try_memory_of_all(&other, 1);
+    try_memory_of_all(&other, other.equalizes ? space.n + 1 : 1); /* equal load alone may fit */
+    bb_err_speculative(true);
     for (int i = 0; i < space.n; i++) {
         const struct bb_layout_choice *c = &space.list[i];
         const long long batch = (long long)c->dp * c->batch * c->micro_batches;
 
-        if (other.rc[i] == 0 && other.unfit[i] < space.n_recomputes && (!found || batch < found))
+        if ((!found || batch < found) && fits(&other, i))
             found = batch;
     }
+    bb_err_speculative(false);
     end_trial(&other, &space);
     return (int)found;
 }
@@ -1583,6 +1607,8 @@ static int find_rows(struct work *w)
     keep_fastest(w, REFINED_PER_GRID * grids, MAX_OF_GRID, MAX_OF_SCHEDULE);
     w->found->refined = w->n;
     TRY(refine_rows(w, grids));
+    run_speculatively(w, w->n, try_unequal_load);
+    TRY(drop_rows(w, BB_REJECTED_MEMORY));
     keep_fastest(w, grids, 1, 1);
     begin_stage(w, "stage 4 of 4, full steps", 3 * w->n + 1);
     run_speculatively(w, w->n, refit_row);
@@ -1654,7 +1680,7 @@ int bb_layouts_fitting_ranks(const struct bb_layout_search *search, int ranks, s
 {
     struct bb_progress progress;
     struct bb_arch arch;
-    struct work w = {.search = search, .progress = &progress, .arch = &arch, .equalizes = may_equalize(search)};
+    struct work w = {.search = search, .progress = &progress, .arch = &arch};
     struct rank_loads loads = {0};
     struct bb_proxy_config any_batch = *search->given;
     int rc, length = 0;

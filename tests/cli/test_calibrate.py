@@ -501,7 +501,7 @@ def test_plan_names_variants_that_the_calibration_did_not_measure(busbar, cluste
                env={"EMU_CLUSTER": "h100-sxm-ib", "EMU_DATA": "off"}, cwd=tmp_path)
     done, _, _ = calibrate("pair.json")
     assert "# starting profile: h100-sxm-ib, selected by EMU_CLUSTER of the files\n" in done.stdout
-    assert plan("all_reduce", "--ranks", 8, "--sizes", "1G") == note.format("nvls Simple")
+    assert plan("all_reduce", "--ranks", 8, "--sizes", "1G") == note.format("nvls Simple within a node")
 
 
 # ---- achieved fractions of nominal rates ----

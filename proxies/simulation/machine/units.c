@@ -103,10 +103,7 @@ const char *bb_cluster_unmeasured(const struct bb_cluster *c, bool (*is_used)[2]
         from = of;
         snprintf(names + length, BB_UNMEASURED_TEXT - length, "%s%s%s%s%s", length ? ", " : "",
                  message ? "sends and receives" : bb_nccl_algorithms[c->variants[v].algorithm], message ? "" : " ",
-                 message ? "" : c->variants[v].protocol,
-                 inter     ? " between nodes"
-                 : message ? " within a node"
-                           : "");
+                 message ? "" : c->variants[v].protocol, inter ? " between nodes" : " within a node");
     }
     return from;
 }

@@ -310,6 +310,8 @@ def test_best_layout_explains_the_place_of_a_layout(busbar):
     text = explain(busbar, "--tp 4 --pp 2 --vpp 2", "--top 3").stdout
     more_us = explained["step_us"] - rows[0]["step_us"]
     assert re.search(rf'# --explain "--tp 4 --pp 2 --vpp 2": step .*, would be row {explained["place"]} of the table with --top {explained["place"]}; the best of 4 such layouts that fit\n', text)
+    one = explain(busbar, "--tp 4 --pp 2 --vpp 2 --micro-batch-size 1 --recompute none", "--tp 4 --pp 2").stdout
+    assert re.search('^# --explain .*, worse than the best layout$', one, re.M) and re.search(r"^# layouts: \d+ considered, \d+ within GPU memory; ", one, re.M)
     assert f"(+{100 * more_us / rows[0]['step_us']:.1f}%)" in text and f"#   layout {own + 1} has the same tp, cp, ep, pp and dp, and is better: schedule " in text
 
 

@@ -164,8 +164,8 @@ static const struct bb_field jitter_fields[] = {
 
 #define SEARCH(name) BB_SHOWS(struct bb_layouts, name)
 static const struct bb_field search_fields[] = {
-    {"evaluated", "# ", " layouts considered", 0, 0, SEARCH(evaluated)},
-    {"fitting", ", ", " fit into GPU memory", 0, 0, SEARCH(fitting)},
+    {"evaluated", "# layouts: ", " considered", 0, 0, SEARCH(evaluated)},
+    {"fitting", ", ", " within GPU memory", 0, 0, SEARCH(fitting)},
     {"refined", "; simulated: ", " with few micro-batches", 0, 0, SEARCH(refined)},
     {"predicted", ", ", " in full", 0, 0, SEARCH(n)},
     {0},
@@ -481,8 +481,10 @@ void bb_layouts_print_explained(const struct bb_layouts *found, const struct bb_
         if (place > top)
             fprintf(out, " with --top %d", place);
     } else
-        fprintf(out, "worse than the %d best layouts", found->n);
-    fprintf(out, "; the best of %lld such layouts that fit\n#   command:%s\n", explained->fitting, command);
+        fprintf(out, found->n > 1 ? "worse than the %d best layouts" : "worse than the best layout", found->n);
+    if (explained->fitting > 1)
+        fprintf(out, "; the best of %lld such layouts that fit", explained->fitting);
+    fprintf(out, "\n#   command:%s\n", command);
     if (place != 1)
         print_difference(best, row, "it", out);
     if (found->penalized) {

@@ -523,6 +523,7 @@ static int read_reference(struct bench *b)
         o->expect ? bb_format("%s", o->expect) : bb_format("%.*s", o->busbw_thresholds.path_length, o->min_busbw);
     b->reference.fraction = o->busbw_thresholds.fraction;
     b->reference.aggregate = o->aggregate;
+    b->reference.rank_aggregation = o->rank_aggregation;
     b->reference.host_clock = b->ctx.host_clock;
     TRY(bb_busbw_reference_load(&b->reference, &b->session.world, b->groups, o->expect ? o->forecast : NULL, &facts,
                                 &b->sweep));

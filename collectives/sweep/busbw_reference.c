@@ -66,25 +66,42 @@ static int check_group(const struct bb_busbw_reference *r, const struct bb_world
                       n_ranks == 1 ? "" : "s", n_nodes, n_nodes == 1 ? "" : "s");
 }
 
-/* Checks that the times of a measurement are like those of this run: by the same clock, and with as many operations in a
- * call. Those of nccl-tests are by the host clock without a choice. */
+/* Checks that an option of a measurement has the value of this run. key: in the results; 0 if the file lacks it */
+static int check_option(const struct bb_busbw_reference *r, const json_t *options, const char *key, char letter,
+                        int own)
+{
+    const json_t *value = json_object_get(options, key);
+
+    if (!json_is_integer(value) || json_integer_value(value) == own)
+        return 0;
+    return bb_err_job(BB_EUSAGE, "%s: %s was measured with -%c %lld, this run has -%c %d; try: -%c %lld", r->option,
+                      r->path, letter, (long long)json_integer_value(value), letter, own, letter,
+                      (long long)json_integer_value(value));
+}
+
+/* Checks that the times of a measurement are like those of this run: by the same clock, of the same ranks, and with as many
+ * operations in a call. Those of nccl-tests are by the host clock without a choice, and the mean of all ranks by default. */
 static int check_times(const struct bb_busbw_reference *r)
 {
     const bool is_nccl_tests = bb_result_file_is_nccl_tests(&r->file);
     const json_t *options = json_object_get(r->file.root, is_nccl_tests ? "config" : "options");
-    const json_t *aggregate = json_object_get(options, is_nccl_tests ? "aggregated_iterations" : "agg_iters");
     const bool host = r->file.n > 0 && r->file.rows->clock == BB_CLOCK_HOST;
+    int rc;
 
     if (bb_result_file_predicted(&r->file))
         return 0;
-    if (json_is_integer(aggregate) && json_integer_value(aggregate) != r->aggregate)
-        return bb_err_job(BB_EUSAGE, "%s: %s was measured with -m %lld, this run has -m %d; try: -m %lld", r->option,
-                          r->path, (long long)json_integer_value(aggregate), r->aggregate,
-                          (long long)json_integer_value(aggregate));
-    if (host && !is_nccl_tests && !r->host_clock)
-        return bb_err_job(BB_EUSAGE, "%s: %s was measured with --clock host; try: a run without it, or --clock host",
+    if (json_is_true(json_object_get(r->file.root, "shared_gpu")))
+        return bb_err_job(BB_EUSAGE,
+                          "%s: ranks of %s shared a GPU, so its times are meaningless; expected one rank per GPU",
                           r->option, r->path);
-    return 0;
+    TRY(check_option(r, options, is_nccl_tests ? "aggregated_iterations" : "agg_iters", 'm', r->aggregate));
+    if (!is_nccl_tests)
+        TRY(check_option(r, options, "average", 'a', r->rank_aggregation));
+    if (host && !is_nccl_tests && !r->host_clock)
+        rc = bb_err_job(BB_EUSAGE, "%s: %s was measured with --clock host; try: a run without it, or --clock host",
+                        r->option, r->path);
+out:
+    return rc;
 }
 
 /* Returns whether a file is a result; else, as for health, it is a cluster profile, which has no schema. */
@@ -155,13 +172,15 @@ static int add_placement(struct addition *a, const struct bb_case *c)
     struct bb_busbw_reference *r = a->reference;
     const struct bb_timing *row = r->file.rows, *end = row + r->file.n;
     struct bb_busbw_threshold threshold = {.scope = BB_BUSBW_SIZE, .bytes = bb_case_bytes(c)};
+    const char *quality = ""; /* that the rows of the case lack */
     char size[BB_BYTES_TEXT];
     double algbw_gbps;
 
     if (!a->sweep->overlapping && !bb_case_possible(c))
         return 0;
-    while (row < end && !bb_busbw_reference_matches(row, c, a->mode))
-        row++;
+    for (; row < end && (row->wrong > 0 || !bb_busbw_reference_matches(row, c, a->mode)); row++)
+        if (row->wrong > 0 && bb_busbw_reference_matches(row, c, a->mode))
+            quality = "correct ";
     if (row == end && r->partial) {
         if (r->missing++ == 0)
             snprintf(r->first_missing, sizeof r->first_missing, "%s %s", bb_colls[c->kind].name,
@@ -169,9 +188,10 @@ static int add_placement(struct addition *a, const struct bb_case *c)
         return 0;
     }
     if (row == end)
-        return bb_err_job(BB_EUSAGE, "%s: %s has no result of %s %s, %s, %s, %s, mode %s", r->option, r->path,
-                          bb_colls[c->kind].name, bb_format_bytes(threshold.bytes, size), bb_dtypes[c->dtype].name,
-                          c->redop == BB_COPY ? "no reduction" : bb_redops[c->redop].name, placement_of(c), a->mode);
+        return bb_err_job(BB_EUSAGE, "%s: %s has no %sresult of %s %s, %s, %s, %s, mode %s", r->option, r->path,
+                          quality, bb_colls[c->kind].name, bb_format_bytes(threshold.bytes, size),
+                          bb_dtypes[c->dtype].name, c->redop == BB_COPY ? "no reduction" : bb_redops[c->redop].name,
+                          placement_of(c), a->mode);
     bb_case_bandwidths(c, row->time_us, &algbw_gbps, &threshold.gbps);
     if (isnan(threshold.gbps) && r->partial) /* one rank */
         return 0;

@@ -46,14 +46,15 @@ typedef int bb_forecast(const struct bb_machine_facts *facts, const char *name, 
 
 /* An all-zero struct is empty. */
 struct bb_busbw_reference {
-    const char *option; /* --expect or --min-busbw, for messages */
-    char *path;         /* value of the option: the source */
-    double fraction;    /* thresholds are this fraction of the expected bus bandwidth; 0: no thresholds */
-    int aggregate;      /* operations in a call of this run (-m) */
-    bool host_clock;    /* this run has --clock host */
-    bool is_forecast;   /* out: the source is not a result file */
-    bool other_nodes;   /* out: a forecast for equal nodes, unlike those of the job: nothing is judged */
-    bool partial;       /* cases without expected bus bandwidth are allowed */
+    const char *option;   /* --expect or --min-busbw, for messages */
+    char *path;           /* value of the option: the source */
+    double fraction;      /* thresholds are this fraction of the expected bus bandwidth; 0: no thresholds */
+    int aggregate;        /* operations in a call of this run (-m) */
+    int rank_aggregation; /* ranks whose time this run reports (-a) */
+    bool host_clock;      /* this run has --clock host */
+    bool is_forecast;     /* out: the source is not a result file */
+    bool other_nodes;     /* out: a forecast for equal nodes, unlike those of the job: nothing is judged */
+    bool partial;         /* cases without expected bus bandwidth are allowed */
     struct bb_result_file file;
     /* [n] one threshold per case: the expected bus bandwidth, times the fraction unless that is 0; their `from` are rows
      * of `file` */
@@ -68,7 +69,8 @@ struct bb_busbw_reference {
  *   groups    [w->size] group of each rank (--split)
  *   forecast  predicts the results of `sweep`; NULL: r->path is a result file
  *   Returns   0, or -BB_EUSAGE after printing one error line: the file cannot be read, has another number of ranks or nodes
- *             than one of the groups, or was measured with --split, with another -m, or by the host clock unlike this run
+ *             than one of the groups, or was measured with --split, with another -m or -a, with ranks that share a GPU, or by
+ *             the host clock unlike this run
  *   Owner    the caller calls bb_busbw_reference_release, also after an error
  */
 int bb_busbw_reference_load(struct bb_busbw_reference *r, const struct bb_world *w, const int *groups,

@@ -1247,6 +1247,7 @@ def test_rejects_files_without_usable_rows(busbar, measured, calibrate, tmp_path
 def test_warns_of_measurements_with_restrictions(measured, calibrate, tmp_path):
     for change, text in [(lambda d: d["options"].update(max_ctas=2), "--max-ctas 2, which can lower the bandwidth"),
                          (lambda d: d["options"].update(local_register=2), "symmetric windows (-R 2), for which NCCL has faster kernels"),
+                         (lambda d: d["options"].update(average=2), "-a 2, whose times are not those of the slowest rank, which plan predicts"),
                          (lambda d: d.update(restricted_by="$NCCL_ALGO=Ring"), "$NCCL_ALGO=Ring, which can lower the bandwidth")]:
         done, _, _ = calibrate(copy_of(measured("p2p"), tmp_path / "restricted.json", change))
         assert done.returncode == 0 and f"warning: {tmp_path}/restricted.json: measured with {text}" in done.stderr

@@ -95,6 +95,7 @@ def test_earlier_run_is_the_expectation(busbar, tmp_path):
 
 
 @pytest.mark.parametrize("option,value,same,message", [("agg_iters", 4, ("-m", 4), "was measured with -m 4, this run has -m 1; try: -m 4"),
+                                                       ("average", 2, ("-a", 2), "was measured with -a 2, this run has -a 3; try: -a 2"),
                                                        ("clock", "host", ("--clock", "host"), "was measured with --clock host; try: ")])
 def test_expectation_with_other_times_than_those_of_the_run(busbar, tmp_path, option, value, same, message):
     root, _ = bench(busbar, tmp_path)
@@ -103,6 +104,17 @@ def test_expectation_with_other_times_than_those_of_the_run(busbar, tmp_path, op
         done = busbar.run("bench", "all_reduce", *SIZES, *limit, ranks=2, env={"EMU_DATA": "off"})
         assert done.returncode == 2 and f"{limit[0]}: {tmp_path}/good.json {message}" in done.stderr and done.stderr.count("\n") == 1, done.stderr
     bench(busbar, tmp_path, "--expect", tmp_path / "good.json", *same)
+
+
+@pytest.mark.parametrize("change,message", [
+    (lambda root: root.update(shared_gpu=True), "shared a GPU, so its times are meaningless; expected one rank per GPU"),
+    (lambda root: root["results"][0].update(wrong=3), "has no correct result of all_reduce 64 KiB, float, sum, out_of_place, mode stream")])
+def test_expectation_with_meaningless_times_or_wrong_data_is_refused(busbar, tmp_path, change, message):
+    root, _ = bench(busbar, tmp_path)
+    change(root)
+    (tmp_path / "bad.json").write_text(json.dumps(root))
+    done = busbar.run("bench", "all_reduce", *SIZES, "--min-busbw", f"{tmp_path}/bad.json:50%", ranks=2, env={"EMU_DATA": "off"})
+    assert done.returncode == 2 and done.stderr.endswith(f"{message}\n") and done.stderr.count("\n") == 1, done.stderr
 
 
 def test_results_that_the_expectation_lacks_are_named(busbar, tmp_path):

@@ -167,12 +167,15 @@ static int reject_aggregation(const char *path)
     return bb_err(BB_EUSAGE, "%s: several operations in one call (-m), expected one", path);
 }
 
+enum { SLOWEST_RANK = 3 }; /* the value of -a of bench */
+
 /* Rejects results of busbar bench that are not times of single NCCL operations on all ranks; warns of restrictions. */
 static int validate_bench(const struct bb_measurement_file *f, const json_t *root)
 {
     const json_t *options = json_object_get(root, "options");
     const char *restricted = json_string_value(json_object_get(root, "restricted_by"));
     const json_int_t ctas = json_integer_value(json_object_get(options, "max_ctas"));
+    const json_t *average = json_object_get(options, "average");
 
     if (json_is_string(json_object_get(options, "split")))
         return reject_groups(f->path, "--split");
@@ -188,6 +191,10 @@ static int validate_bench(const struct bb_measurement_file *f, const json_t *roo
         bb_warn("%s: measured with symmetric windows (-R 2), for which NCCL has faster kernels; the profile describes "
                 "these",
                 f->path);
+    if (json_is_integer(average) && json_integer_value(average) != SLOWEST_RANK)
+        bb_warn("%s: measured with -a %lld, whose times are not those of the slowest rank, which plan predicts; try: "
+                "-a %d",
+                f->path, (long long)json_integer_value(average), SLOWEST_RANK);
     if (ctas > 0)
         bb_warn(
             "%s: measured with --max-ctas %lld, which can lower the bandwidth; the profile describes the restricted "

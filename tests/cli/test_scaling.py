@@ -109,14 +109,16 @@ def test_synthetic_format_matches_synthetic_benchmark(busbar, tmp_path):
 
 
 @pytest.mark.parametrize("args,field", [(("--batch", "32"), "batch"), (("--images", "701"), "images"), (("--mode", "strong"), "mode"),
-                                        (("--sync", "all_reduce"), "sync"), (("--dtype", "half"), "dtype")])
+                                        (("--sync", "all_reduce"), "sync"), (("--dtype", "half"), "dtype"),
+                                        (("--grad-dtype", "half"), "grad_dtype"), (("--optimizer", "adam"), "optimizer")])
 def test_rejects_baseline_of_another_configuration(busbar, one, args, field):
     done = busbar.run("proxy", "scaling", *SMALL, *args, "--baseline", one[0])
     assert done.returncode == 2 and f"its '{field}' is" in done.stderr and done.stdout == ""
 
 
 def test_rejects_failed_or_real_gpu_baseline(busbar, tmp_path, one):
-    for change, message in (({"status": "running"}, "'running'"), ({"emulated": False}, "was measured on real GPUs")):
+    for change, message in (({"status": "running"}, "'running'"), ({"emulated": False}, "was measured on real GPUs"),
+                            ({"shared_gpu": True}, "shared a GPU, so its times are meaningless")):
         other = {**json.loads(one[0].read_text()), **change}
         (tmp_path / "other.json").write_text(json.dumps(other))
         done = busbar.run("proxy", "scaling", *SMALL, "--baseline", tmp_path / "other.json")

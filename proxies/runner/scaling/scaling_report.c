@@ -3,6 +3,7 @@
 #include "bootstrap/base/json_read.h"
 #include "bootstrap/results/results.h"
 #include "bootstrap/results/table.h"
+#include "proxies/workloads/registry/registry.h"
 #include "proxies/workloads/replicas/scaling.h"
 
 #include <math.h>
@@ -52,6 +53,20 @@ static json_t *parameters_json(const struct bb_proxy_config *c, const struct bb_
 
 /* ---- baseline ---- */
 
+/* Returns the options of the step as JSON, except those that parameters_json() has and those that may differ between a run
+ * and its baseline. */
+static json_t *options_json(const struct bb_proxy_config *c)
+{
+    static const struct bb_opt_table tables[] = {BB_STEP_TABLES(0), {0}};
+    static const char *const others[] = {"mode",   "format",      "batch",    "images",
+                                         "epochs", "epoch_steps", "baseline", "gpus_per_node"};
+    json_t *options = bb_json_options(&(struct bb_opts){.tables = tables}, c);
+
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        json_object_del(options, others[i]);
+    return options;
+}
+
 /* Checks that this run and the baseline run, with the JSON object `scaling`, have equal parameters. */
 static int check_parameters(const char *path, json_t *own, const json_t *scaling)
 {
@@ -68,9 +83,9 @@ static int check_parameters(const char *path, json_t *own, const json_t *scaling
             continue;
         is = json_dumps(there, JSON_ENCODE_ANY);
         expected = json_dumps(here, JSON_ENCODE_ANY);
-        rc = bb_err(BB_EUSAGE,
-                    "scaling: --baseline %s belongs to a different study: its '%s' is %s, but this run has %s", path,
-                    key, is ? is : "missing", expected ? expected : "missing");
+        rc = bb_err_job(BB_EUSAGE,
+                        "scaling: --baseline %s belongs to a different study: its '%s' is %s, but this run has %s",
+                        path, key, is ? is : "missing", expected ? expected : "missing");
         free(is);
         free(expected);
         return rc;
@@ -86,11 +101,14 @@ static int read_rates(struct bb_scaling_baseline *b, const json_t *root)
     b->step_us = json_number_value(json_object_get(json_object_get(root, "step_us"), "p50"));
     b->ranks = (int)json_integer_value(json_object_get(root, "ranks"));
     b->emulated = json_is_true(json_object_get(root, "emulated"));
+    if (json_is_true(json_object_get(root, "shared_gpu")))
+        return bb_err_job(BB_EUSAGE, "scaling: ranks of --baseline %s shared a GPU, so its times are meaningless",
+                          b->path);
     if (status && strcmp(status, "ok") != 0)
-        return bb_err(BB_EUSAGE, "scaling: --baseline %s has status '%.40s', expected a finished run (status 'ok')",
-                      b->path, status);
+        return bb_err_job(BB_EUSAGE, "scaling: --baseline %s has status '%.40s', expected a finished run (status 'ok')",
+                          b->path, status);
     if (!(b->rate > 0) || !(b->step_us > 0) || b->ranks < 1)
-        return bb_err(
+        return bb_err_job(
             BB_EUSAGE,
             "scaling: --baseline %s has no throughput; try: the --json file of a finished 'busbar proxy scaling'",
             b->path);
@@ -99,7 +117,7 @@ static int read_rates(struct bb_scaling_baseline *b, const json_t *root)
 
 int bb_scaling_baseline_load(const struct bb_proxy_config *c, const struct bb_scaling *s, struct bb_scaling_baseline *b)
 {
-    json_t *root, *own, *scaling;
+    json_t *root = NULL, *own, *options = NULL, *scaling;
     int rc;
 
     *b = (struct bb_scaling_baseline){.path = c->scaling.baseline};
@@ -109,15 +127,19 @@ int bb_scaling_baseline_load(const struct bb_proxy_config *c, const struct bb_sc
     TRY(bb_json_load(b->path, &root));
     scaling = json_object_get(root, "scaling");
     if (!json_is_object(scaling))
-        rc = bb_err(BB_EUSAGE,
-                    "scaling: --baseline %s is not the result of a scaling study; try: the --json file of 'busbar "
-                    "proxy scaling'",
-                    b->path);
+        rc = bb_err_job(BB_EUSAGE,
+                        "scaling: --baseline %s is not the result of a scaling study; try: the --json file of 'busbar "
+                        "proxy scaling'",
+                        b->path);
     TRY(rc);
     TRY(check_parameters(b->path, own, scaling));
+    options = options_json(c);
+    if (json_is_object(json_object_get(root, "options")))
+        TRY(check_parameters(b->path, options, json_object_get(root, "options")));
     TRY(read_rates(b, root));
 out:
     json_decref(root);
+    json_decref(options);
     json_decref(own);
     return rc;
 }

@@ -33,6 +33,7 @@ enum bb_plan_feature {
     BB_PLAN_STEP = BB_FEATURE_STEP,             /* the plan is for a training step, not for a collective */
     BB_PLAN_ONE_STEP = BB_PLAN_STEP | BB_PLAN_SINGLE
 };
+_Static_assert(((BB_PLAN_CONDITIONS | BB_PLAN_COLLECTIVE) & BB_FEATURE_OWN_AXES) == 0, "no bit has two meanings");
 
 /* The options of plan itself, without those that describe the step or the collective; an element with opts NULL ends
  * the array. */

@@ -31,8 +31,8 @@ enum bb_proxy_feature {
     BB_FEATURE_IMAGES = 524288, /* --image-size, --filters, a list in --micro-batch-size */
     BB_FEATURE_STEP = 131072,   /* options that every proxy supports (--dtype, --compute, --scale-counts), but not the
                                  plan of a single collective */
-    BB_FEATURE_OWN_AXES = 1 << 27, /* no options: the proxy's own layout divides layers among ranks, so that --tp 1,
-                                      --ep 1 and --etp 1 contradict it; bits 20 to 26: enum bb_plan_feature */
+    BB_FEATURE_OWN_AXES = 1 << 29, /* no options: the proxy's own layout divides layers among ranks, so that --tp 1,
+                                      --ep 1 and --etp 1 contradict it; bits 20 to 28: enum bb_plan_feature */
 };
 
 struct bb_proxy {

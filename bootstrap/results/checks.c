@@ -502,6 +502,10 @@ void bb_checks_print_nagios(const json_t *root, FILE *out)
         put_escaped(out, text_of(root, "reason"), escapes);
     if (state != BB_CHECK_OK)
         put_worst(&v, out, state == BB_CHECK_WARN ? state : BB_CHECK_FAIL);
+    if (state != BB_CHECK_OK && *text_of(root, "restricted_by")) {
+        fputs("; restricted by ", out);
+        put_escaped(out, text_of(root, "restricted_by"), escapes);
+    }
     put_performance(&v, out);
     close_view(&v);
 }

@@ -82,7 +82,9 @@ void bb_health_print_drain(const json_t *root, FILE *out)
 
     json_array_foreach(json_object_get(root, "verdicts"), i, verdict) if (has_level(verdict, BB_HEALTH_FAIL))
     {
-        char *reason = bb_copy_text(text_of(verdict, "reason"));
+        const char *restricted = text_of(root, "restricted_by");
+        char *reason =
+            bb_format("%s%s%s", text_of(verdict, "reason"), *restricted ? "; restricted by " : "", restricted);
 
         for (char *c = reason; (c = strpbrk(c, "\"\\$`")); c++)
             *c = '\'';

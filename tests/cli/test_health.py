@@ -1064,6 +1064,9 @@ def test_restricting_variables_are_named_beside_the_verdict(busbar, tmp_path):
     assert root["restricted_by"] == text.removeprefix("restricted by ") and text in done.stdout and text in done.stderr
     root, _, done = health(busbar, tmp_path, "--only", "pairs", ranks=4, nodes=2, NCCL_P2P_DISABLE="0")
     assert root["restricted_by"] is None and "restricted" not in done.stdout
+    for how, status, end in (("--drain", 5, '; restricted by \'NCCL_MAX_CTAS=1"\n'), ("--nagios", 2, "; restricted by $NCCL_MAX_CTAS=1 | ")):
+        _, _, done = health(busbar, tmp_path, "--only", "node", how, ranks=2, nodes=1, status=status, NCCL_MAX_CTAS="1")
+        assert end in done.stdout, done.stdout
 
 
 def test_restricting_variables_are_named_by_gates_and_compare(busbar, tmp_path):

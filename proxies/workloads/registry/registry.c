@@ -149,7 +149,7 @@ static int validate_features(const struct bb_proxy *p, const struct bb_proxy_con
     return 0;
 }
 
-/* Reject --forward-us, --backward-us and --tflops with --compute gemm: they apply only to timed kernels. */
+/* Reject --forward-us, --backward-us and --tflops without timed kernels, to which alone they apply. */
 static int validate_times(const struct bb_proxy_config *c)
 {
     const char *option = c->forward_us > 0    ? "--forward-us"
@@ -157,11 +157,10 @@ static int validate_times(const struct bb_proxy_config *c)
                          : c->tflops > 0      ? "--tflops"
                                               : NULL;
 
-    if (!option || strcmp(c->compute, "gemm") != 0)
+    if (!option || strcmp(c->compute, "timed") == 0)
         return 0;
-    return bb_err(BB_EUSAGE,
-                  "%s: %s sets the duration of timed kernels, but --compute gemm runs real kernels; leave one out",
-                  c->proxy, option);
+    return bb_err(BB_EUSAGE, "%s: %s sets the duration of timed kernels, but --compute is %s; try: --compute timed",
+                  c->proxy, option, c->compute);
 }
 
 /* Reject --global-batch-size together with --micro-batches: the global batch size determines the number of

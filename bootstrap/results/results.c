@@ -52,14 +52,15 @@ static json_t *cuda_text(int version)
 static json_t *new_root(const struct bb_results_head *head, const struct bb_world *w)
 {
     char *restrictions = bb_json_restrictions(NULL, NULL);
-    json_t *root =
-        json_pack("{s:s, s:s, s:o, s:o, s:{s:o, s:o}, s:{s:o, s:o}, s:i, s:i, s:o, s:b, s:b, s:o, s:s?}", "schema",
-                  head->schema, "busbar", BUSBAR_VERSION, "command", bb_json_words(head->argc, head->argv), "started",
-                  started_now(), "nccl", "header", nccl_text(head->nccl_header), "runtime",
-                  nccl_text(head->nccl_runtime), "cuda", "runtime", cuda_text(head->cuda_runtime), "driver",
-                  cuda_text(head->cuda_driver), "ranks", w ? w->size : 1, "nodes", w ? w->nodes : 1, "devices",
-                  head->devices ? json_incref(head->devices) : json_array(), "emulated", head->emulated, "shared_gpu",
-                  head->shared_gpu, "environment", bb_json_environment(), "restricted_by", restrictions);
+    json_t *root = json_pack(
+        "{s:s, s:s, s:o, s:o, s:{s:o, s:o}, s:{s:o, s:o, s:s?}, s:i, s:i, s:o, s:b, s:b, s:o, s:s?}", "schema",
+        head->schema, "busbar", BUSBAR_VERSION, "command", bb_json_words(head->argc, head->argv), "started",
+        started_now(), "nccl", "header", nccl_text(head->nccl_header), "runtime", nccl_text(head->nccl_runtime), "cuda",
+        "runtime", cuda_text(head->cuda_runtime), "driver", cuda_text(head->cuda_driver), "nvidia_driver",
+        head->nvidia_driver && *head->nvidia_driver ? head->nvidia_driver : NULL, "ranks", w ? w->size : 1, "nodes",
+        w ? w->nodes : 1, "devices", head->devices ? json_incref(head->devices) : json_array(), "emulated",
+        head->emulated, "shared_gpu", head->shared_gpu, "environment", bb_json_environment(), "restricted_by",
+        restrictions);
 
     free(restrictions);
     if (!head->no_rows)

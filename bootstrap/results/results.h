@@ -46,6 +46,7 @@ struct bb_results_head {
                                       loaded library; 0: null in the JSON */
     int cuda_runtime, cuda_driver; /* CUDA version codes, such as 13000, of the runtime and of the driver; 0: null in
                                       the JSON */
+    const char *nvidia_driver;     /* version of NVIDIA's driver; NULL, "": null in the JSON */
     json_t *devices;               /* list of the ranks with their GPUs, as in the document; borrowed. NULL: empty */
     bool emulated;                 /* the GPUs are emulated, so all times come from a model */
     bool shared_gpu;               /* several ranks share a GPU, so times are meaningless */

@@ -103,9 +103,16 @@ static const char *const no_setting[] = {
 static const struct {
     const char *what, *outer, *inner;
 } fields[] = {
-    {"NCCL library", "nccl", "runtime"}, {"NCCL header", "nccl", "header"},  {"CUDA runtime", "cuda", "runtime"},
-    {"CUDA driver", "cuda", "driver"},   {"ranks", "ranks", NULL},           {"nodes", "nodes", NULL},
-    {"emulated", "emulated", NULL},      {"shared GPU", "shared_gpu", NULL}, {"status", "status", NULL},
+    {"NCCL library", "nccl", "runtime"},
+    {"NCCL header", "nccl", "header"},
+    {"CUDA runtime", "cuda", "runtime"},
+    {"CUDA driver", "cuda", "driver"},
+    {"NVIDIA driver", "cuda", "nvidia_driver"},
+    {"ranks", "ranks", NULL},
+    {"nodes", "nodes", NULL},
+    {"emulated", "emulated", NULL},
+    {"shared GPU", "shared_gpu", NULL},
+    {"status", "status", NULL},
 };
 
 /* Returns the fastest layout of --best-layout; NULL if the file has none. */

@@ -294,9 +294,8 @@ static void make_ascii(char *text)
 
 static void read_state(const struct bb_session *session, struct state *state)
 {
-    const char *files = session->device.emulated ? getenv("EMU_HOST_FILES") : NULL;
-    char *root = files && *files ? bb_format("%s/%d", files, session->world.node) : bb_format("%s", "");
-    struct source s = {.session = session, .root = root};
+    char *root = bb_session_host_files(session);
+    struct source s = {.session = session, .root = root ? root : ""};
 
     *state = (struct state){.has_gpu = !session->device.no_gpu[0]};
     bb_nvml_read_counters(&session->observer.nvml, s.counters);

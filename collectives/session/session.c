@@ -8,6 +8,7 @@
 #include "bootstrap/start/launcher.h"
 #include "bootstrap/world/siblings.h"
 #include "cuda/data/buffers.h"
+#include "cuda/device/driver.h"
 #include "cuda/load/kernels_load.h"
 
 #include <cuda_runtime_api.h>
@@ -279,10 +280,20 @@ static json_t *devices_json(const struct bb_session *s)
     return list;
 }
 
+char *bb_session_host_files(const struct bb_session *s)
+{
+    const char *files = s->device.emulated ? getenv("EMU_HOST_FILES") : NULL;
+
+    if (files && *files)
+        return bb_format("%s/%d", files, s->world.node);
+    return s->device.emulated ? NULL : bb_format("%s", "");
+}
+
 int bb_session_open_results(struct bb_session *s, const struct bb_results_head *of_schema, const struct bb_opts *set,
                             const void *cfg)
 {
     struct bb_results_head head = *of_schema;
+    char nvidia_driver[BB_DRIVER_TEXT] = "", *files = bb_session_host_files(s);
     int rc;
 
     s->argc = head.argc;
@@ -293,6 +304,9 @@ int bb_session_open_results(struct bb_session *s, const struct bb_results_head *
     head.nccl_runtime = s->nccl_runtime;
     head.cuda_runtime = s->cuda_runtime;
     head.cuda_driver = s->cuda_driver;
+    if (files)
+        bb_driver_version(files, nvidia_driver);
+    head.nvidia_driver = nvidia_driver;
     head.devices = devices_json(s);
     head.emulated = s->device.emulated;
     head.shared_gpu = s->shared_gpu;
@@ -307,6 +321,7 @@ int bb_session_open_results(struct bb_session *s, const struct bb_results_head *
         TRY(bb_telemetry_save(&s->observer, s->json));
     bb_world_reached(&s->world, "the head of the table");
 out:
+    free(files);
     json_decref(head.devices);
     return rc;
 }

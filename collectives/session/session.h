@@ -136,4 +136,8 @@ bool bb_session_ends_on_all_ranks(const struct bb_session *s, int rc);
  */
 int bb_session_release(struct bb_session *s, int rc, int end_rc);
 
+/* bb_session_host_files - return the folder with /proc and /sys of this rank's node: "", or of emulated GPUs $EMU_HOST_FILES/NODE;
+ * NULL: emulated GPUs without it. The caller frees it. */
+char *bb_session_host_files(const struct bb_session *s);
+
 #endif

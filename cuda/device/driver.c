@@ -1,9 +1,13 @@
 /* driver.c - see driver.h. */
 #include "cuda/device/driver.h"
 
+#include "bootstrap/base/alloc.h"
+
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include <string.h>
 
@@ -92,4 +96,18 @@ bool bb_driver_is_mapped(void *memory)
         return false;
     (void)release(handle);
     return true;
+}
+
+/* The version is the first number in "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release ..". */
+void bb_driver_version(const char *root, char text[BB_DRIVER_TEXT])
+{
+    char *path = bb_format("%s/proc/driver/nvidia/version", root);
+    FILE *file = fopen(path, "r");
+
+    do
+        text[0] = '\0';
+    while (file && fscanf(file, "%31s", text) == 1 && text[strspn(text, "0123456789.")]);
+    if (file)
+        fclose(file);
+    free(path);
 }

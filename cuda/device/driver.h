@@ -27,4 +27,8 @@ size_t bb_driver_multicast_granularity(void);
  * ncclMemAlloc uses cuMemCreate for memory that NCCL can register. Default: false. */
 bool bb_driver_is_mapped(void *memory);
 
+/* bb_driver_version - write the version of NVIDIA's driver, "580.65.06", from /proc of the folder `root`; "": unknown. */
+#define BB_DRIVER_TEXT 32
+void bb_driver_version(const char *root, char text[BB_DRIVER_TEXT]);
+
 #endif

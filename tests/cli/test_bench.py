@@ -85,11 +85,13 @@ def test_table_has_the_format_of_nccl_tests(busbar, profile):
 
 
 def test_json_follows_the_schema(busbar, profile, tmp_path):
+    (version := tmp_path / "0/proc/driver/nvidia/version").parent.mkdir(parents=True)
+    version.write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  470.57.02  Tue Jul 13 16:14:05 UTC 2021\nGCC version:  gcc version 9.3.0\n")
     run = busbar.json("bench", "reduce", "-b", "64", "-e", "64", "-r", "2", "-d", "half", "-o", "max", ranks=4,
-                      env=profile(), tmp_path=tmp_path)
+                      env=profile() | {"EMU_HOST_FILES": str(tmp_path)}, tmp_path=tmp_path)
     assert run["schema"] == "busbar.bench/1" and run["status"] == "ok"
     assert run["ranks"] == 4 and run["nodes"] == 1 and run["emulated"] is True and run["shared_gpu"] is False
-    assert set(run["nccl"]) == {"header", "runtime"} and set(run["cuda"]) == {"runtime", "driver"}
+    assert set(run["nccl"]) == {"header", "runtime"} and set(run["cuda"]) == {"runtime", "driver", "nvidia_driver"} and run["cuda"]["nvidia_driver"] == "470.57.02"
     assert [d["rank"] for d in run["devices"]] == [0, 1, 2, 3]
     assert all(set(d) == {"rank", "host", "name", "uuid", "pci"} for d in run["devices"])
     assert len({d["uuid"] for d in run["devices"]}) == 4

@@ -105,9 +105,15 @@ static const struct bb_opts set = {
         "   \"environment\": {\"NCCL_ALGO\": [\"Ring\", \"Tree\"], \"NCCL_PROTO\": [\"LL\", \"LL128\", \"Simple\"]}}\n"
         "  {\"command\": \"./my_program --size={bytes}\", \"ranks\": 8, \"values\": {\"bytes\": [1024, 65536]},\n"
         "   \"metrics\": {\"images_per_s\": \"Global Img/sec: ([0-9.]+)\"}}\n"
+        "  {\"command\": \"proxy scaling --model resnet50\", \"ranks\": [1, 2, 4], \"columns\": "
+        "[\"scaling.images_per_s\",\n"
+        "   {\"name\": \"efficiency\", \"value\": \"scaling.images_per_s_per_rank\", \"relative_to\": {\"ranks\": "
+        "1}}]}\n"
         "Keys of FILE (see bootstrap/sweep/README.md): name, about, command, values, options, environment, ranks,\n"
         "metrics, launch_arguments, timeout_s, choices, cases, leave_out, repeats, launch (with, hosts, program),\n"
-        "slurm (lines, setup, at_once, tasks_per_array, gpus_per_node), columns, charts.",
+        "slurm (lines, setup, at_once, tasks_per_array, gpus_per_node), columns (fields of the results; with "
+        "relative_to\n"
+        "the ratio to the same field of another combination, for example speed-up or efficiency), charts.",
     .exits = {[0] = "all combinations are complete",
               [1] = "a combination failed or did not run",
               [2] = "usage error or invalid study",

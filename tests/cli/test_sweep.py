@@ -134,6 +134,16 @@ def test_table_of_health_has_a_row_for_each_test(sweep):
     assert len(table(sweep({**runs, "columns": ["test", "value"]}, real=True, env={"EMU_DATA": "off"}))) == 12
 
 
+def test_the_studies_of_the_help_are_valid(busbar, sweep):
+    text = busbar.run("sweep", "--help", emulated=False).stdout
+    studies = [json.JSONDecoder().raw_decode(text[at.end() - 1:])[0] for at in re.finditer(r"\n  \{", text)]
+    assert [n for n, it in enumerate(studies) if "relative_to" in str(it)] == [2]
+    (sweep.dir.parent / "my_program").touch(mode=0o755)
+    for it in studies:
+        done = sweep(it, "--list")
+        assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.smoke
 def test_table_csv_and_json_match_the_single_results(sweep):
     done = sweep(study(ranks=[1, 2, 4], columns=["step_us.p50", {"name": "speed-up", "value": "samples_per_s", "relative_to": {"ranks": 1}},

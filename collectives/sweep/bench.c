@@ -679,10 +679,12 @@ static int report_row(void *arg, struct bb_row *row)
 
 /* Returns the estimated duration of a row for the progress line, in time units of one byte at 100 GB/s (10 ps): 2e6
  * units (20 us) plus one unit per byte of the message size; 100 units if the CPU moves the data of emulated GPUs, 0 if their
- * data does not move (EMU_DATA=off). */
+ * data does not move (EMU_DATA=off) and their time is virtual. */
 static double row_effort(const struct bench *b, const struct bb_case *c)
 {
-    const double byte = !b->session.device.emulated ? 1 : bb_session_moves_data(&b->session) ? 100 : 0;
+    const char *time = getenv("EMU_TIME");
+    const double real = time && strcmp(time, "real") == 0 ? 1 : 0;
+    const double byte = !b->session.device.emulated ? 1 : bb_session_moves_data(&b->session) ? 100 : real;
 
     return 2e6 + byte * (double)bb_case_bytes(c);
 }

@@ -29,6 +29,13 @@ def test_progress_lines_under_mpirun_name_measurement_and_time_left(busbar):
     assert not any("\r" in line or "\033" in line for line in lines)
 
 
+def test_time_left_counts_the_bytes_of_rows(busbar):
+    """In real time the largest of six sizes takes three quarters of the run, also without data."""
+    bench = busbar.command("bench", "all_reduce", "-b", "1M", "-e", "1G", "-f", 4, "-n", 20, "-w", 1, "-g", 2)
+    (line,) = first_lines(busbar, bench, "1 GiB", REAL)
+    assert re.search(r"1 GiB, about \d+ s left$", line), line
+
+
 @pytest.mark.parametrize("args,env", [(("--quiet",), {}), ((), {"BUSBAR_PROGRESS": "0"}), ((), {"BUSBAR_PROGRESS": "60"})])
 def test_prints_no_progress_when_disabled(busbar, args, env):
     done = busbar.run(*BENCH, *args, ranks=2, env={**REAL, **env})

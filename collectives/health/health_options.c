@@ -295,7 +295,7 @@ static int expect_test(struct bb_health *h, const struct bb_health_options *o, b
 {
     static const char *const keys[] = {
         [BB_HEALTH_GEMM] = "gemm_tflops",   [BB_HEALTH_MEMORY] = "copy_gbps", [BB_HEALTH_TO_GPU] = "pcie_gbps",
-        [BB_HEALTH_FROM_GPU] = "pcie_gbps", [BB_HEALTH_PEERS] = "peer_gbps", [BB_HEALTH_SLOWEST_PEER] = ""};
+        [BB_HEALTH_FROM_GPU] = "pcie_gbps", [BB_HEALTH_PEERS] = "peer_gbps",  [BB_HEALTH_SLOWEST_PEER] = ""};
     const struct bb_sweep sweep = bb_sweep_all_reduce(bb_health_size(o));
     const struct bb_machine_facts job = facts_of(h, *facts, test);
     const json_t *predicted, *value;

@@ -357,7 +357,9 @@ void bb_health_print_inventory(const struct bb_health_report *r)
             n[k] += strcmp(level, levels[k]) == 0;
         if (r->session->detail)
             fprintf(out, "# inventory %-32s %-8s %s\n", json_string_value(json_object_get(item, "item")), level,
-                    usual ? usual : "-");
+                    usual                                                  ? usual
+                    : json_array_size(json_object_get(item, "others")) > 0 ? "different:"
+                                                                           : "-");
         if (r->session->detail)
             print_others(r, json_object_get(item, "others"));
     }

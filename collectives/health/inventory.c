@@ -373,9 +373,10 @@ static void append_holders(char *text, const struct bb_world *w, const int *gpu_
     snprintf(text + strlen(text), MESSAGE - strlen(text), ")");
 }
 
-/* Makes the message of all ranks about an item of which two values are equally frequent: no rank is the one that deviates. */
+/* Makes the message of all ranks about an item of which two values are equally frequent: no rank is the one that deviates.
+ * is_earlier: the baseline has the same values */
 static void describe_tie(const struct bb_world *w, const int *gpu_of, const struct state *all, int item,
-                         struct message *m)
+                         bool is_earlier, struct message *m)
 {
     int first = 0, other;
 
@@ -389,6 +390,8 @@ static void describe_tie(const struct bb_world *w, const int *gpu_of, const stru
     append_holders(m->text, w, gpu_of, all, item, first);
     snprintf(m->text + strlen(m->text), MESSAGE - strlen(m->text), ", ");
     append_holders(m->text, w, gpu_of, all, item, other);
+    if (is_earlier)
+        snprintf(m->text + strlen(m->text), MESSAGE - strlen(m->text), ", as in the baseline");
 }
 
 /* Returns the entry of an item in an earlier result; NULL: there is none. */
@@ -425,6 +428,20 @@ static const char *earlier_text(const json_t *entry, const char *host, int gpu)
         }
     }
     return json_string_value(json_object_get(entry, "usual"));
+}
+
+/* Returns whether all ranks have their earlier text of an item. earlier: its entry */
+static bool is_unchanged(const struct bb_world *w, const int *gpu_of, const struct state *all, int item,
+                         const json_t *earlier)
+{
+    bool same = earlier != NULL;
+
+    for (int rank = 0; rank < w->size && same; rank++) {
+        const char *text = earlier_text(earlier, w->hosts[rank], gpu_of[rank]);
+
+        same = lacks(&all[rank], item) || (text && strcmp(all[rank].text[item], text) == 0);
+    }
+    return same;
 }
 
 /* half: more than half of the ranks have the usual text; tie: the message without an earlier and a usual text (NULL) */
@@ -602,23 +619,23 @@ static json_t *text_or_null(const char *text)
     return text[0] ? json_string(text) : json_null();
 }
 
-/* Returns the entry of an item in the results. m: [ranks] */
+/* Returns the entry of an item in the results. usual: NULL: the ranks differ, and none is known to deviate. m: [ranks] */
 static json_t *item_json(const struct bb_world *w, const int *gpu_of, const struct state *all, int item,
                          const char *usual, const struct message *m)
 {
-    enum bb_health_level level = usual[0] ? BB_HEALTH_OK : BB_HEALTH_UNKNOWN;
+    enum bb_health_level level = usual && !usual[0] ? BB_HEALTH_UNKNOWN : BB_HEALTH_OK;
     json_t *others = json_array();
 
     for (int rank = 0; rank < w->size; rank++) {
         const char *text = all[rank].text[item];
 
         level = MAX(level, m[rank].level);
-        if (strcmp(text, usual) != 0)
+        if (!usual || strcmp(text, usual) != 0)
             json_array_append_new(others, json_pack("{s:s, s:i, s:o}", "host", w->hosts[rank], "gpu", gpu_of[rank],
                                                     "value", text_or_null(text)));
     }
     return json_pack("{s:s, s:s, s:o, s:o, s:[]}", "item", items[item].name, "level", bb_health_levels[level], "usual",
-                     text_or_null(usual), "others", others, "grown");
+                     text_or_null(usual ? usual : ""), "others", others, "grown");
 }
 
 int bb_health_inventory(struct bb_health *h, struct bb_session *s, const int *gpu_of, const json_t *baseline,
@@ -637,14 +654,15 @@ int bb_health_inventory(struct bb_health *h, struct bb_session *s, const int *gp
         bool half;
         const char *usual = usual_text(all, w->size, i, &half);
         const json_t *earlier = earlier_item(baseline, items[i].name);
+        const bool is_old_tie = !usual && is_unchanged(w, gpu_of, all, i, earlier);
         struct message *m, tie = {0};
 
         BB_NEW(m, w->size);
         if (!usual)
-            describe_tie(w, gpu_of, all, i, &tie);
+            describe_tie(w, gpu_of, all, i, is_old_tie, &tie);
         for (int rank = 0; rank < w->size; rank++)
             if (items[i].kind == FACT) {
-                const char *before = earlier_text(earlier, w->hosts[rank], gpu_of[rank]);
+                const char *before = is_old_tie ? NULL : earlier_text(earlier, w->hosts[rank], gpu_of[rank]);
 
                 if (!lacks(&all[rank], i) &&
                     (items[i].read != read_gpus || all[rank].text[i][0])) /* hidden GPUs: a wish */
@@ -657,7 +675,7 @@ int bb_health_inventory(struct bb_health *h, struct bb_session *s, const int *gp
             judge_gpus(h, s, m);
         add_messages(h, s, gpu_of, m);
         if (list)
-            json_array_append_new(list, item_json(w, gpu_of, all, i, usual ? usual : "", m));
+            json_array_append_new(list, item_json(w, gpu_of, all, i, usual, m));
         free(m);
     }
 out:

@@ -539,6 +539,9 @@ def test_values_without_majority_blame_no_node(busbar, tmp_path, parameters, tex
     assert {verdict["level"] for verdict in root["verdicts"]} == {"ok"} and "most have" not in done.stdout
     (item,) = [item for item in root["inventory"] if item["item"] == "iommu parameters"]
     assert item["level"] == "warn" and item["usual"] is None and len(item["others"]) == 2 * nodes
+    base = (tmp_path / "r.json").rename(tmp_path / "base.json")
+    again, _, _ = health(busbar, tmp_path, "--only", "inventory", "--expect", base, ranks=2 * nodes, nodes=nodes, EMU_HOST_FILES=str(tmp_path))
+    assert f"{finding['reason']}, as in the baseline" in [f["reason"] for f in again["findings"]] and item in again["inventory"]
 
 
 @pytest.mark.parametrize("nodes, slow, name", [(6, 6, "all nodes, or all but one"), (6, 5, "all nodes, or all but one"), (9, 7, "most nodes")])

@@ -343,7 +343,8 @@ static bool translate_recompute_method(struct line *l, const struct item *item)
     return true;
 }
 
-/* DeepEP sends a token once to each node. Megatron-LM limits the nodes of a token by --moe-router-group-topk. */
+/* DeepEP sends a token once to each node, here counted with 8 GPUs each. Megatron-LM limits the nodes of a token by
+ * --moe-router-group-topk. */
 static bool translate_dispatcher(struct line *l, const struct item *item)
 {
     const struct item *topk = find_item(l, "moe-router-group-topk");
@@ -351,12 +352,13 @@ static bool translate_dispatcher(struct line *l, const struct item *item)
 
     if (!item->value || strcasecmp(item->value, "flex") != 0 || *value_of(l, "--moe-node-limit"))
         return false;
-    if (groups > 0)
-        add_fragment(l, bb_format("--moe-dispatch"),
-                     bb_format("--moe-dispatch dedup --moe-node-limit %ld", groups < nodes ? groups : nodes),
-                     TRANSLATED);
+    if (nodes < 2)
+        add_note(l, "left out", item, "--moe-dispatch dedup requires experts on several nodes");
     else
-        add_note(l, "by hand", item, "is --moe-dispatch dedup --moe-node-limit N (nodes per token) here");
+        add_fragment(l, bb_format("--moe-dispatch"),
+                     groups > 0 && groups < nodes ? bb_format("--moe-dispatch dedup --moe-node-limit %ld", groups)
+                                                  : bb_format("--moe-dispatch dedup"),
+                     TRANSLATED);
     return true;
 }
 

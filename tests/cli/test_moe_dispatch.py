@@ -1,7 +1,10 @@
 """--moe-dispatch dedup: a token is sent to each of its nodes once and is distributed inside the node. The tests count rows token by
 token."""
+import itertools
 import json
+import math
 import re
+import statistics
 
 import pytest
 
@@ -26,9 +29,24 @@ def operations(busbar, model, *args):
     return [(kind, group, size, what.split(", ")[1], what[0]) for kind, group, size, what in rows if group or "node" in what]
 
 
+def nodes_of_a_token(experts, nodes, top_k, limit):
+    """The expected number of distinct nodes, by enumeration: each set of `limit` nodes is chosen equally often, and of their experts each set of top_k."""
+    node_of = [expert // (experts // nodes) for expert in range(experts // nodes * limit)]
+    return statistics.mean(len(set(chosen)) for chosen in itertools.combinations(node_of, top_k))
+
+
+@pytest.mark.parametrize("limit", [None, 2, 3, 4])
+def test_token_is_sent_to_the_expected_number_of_nodes(busbar, model, limit):
+    """Without a limit a token reaches all nodes that hold one of its four experts, not as many nodes as experts."""
+    done = operations(busbar, model, *NODES, *["--moe-node-limit", limit] * bool(limit), "--seq-length", 1024)
+    sizes = [size for _, where, size, what, phase in done if (where, what, phase) == ("ep cross", "dispatch", "f")]
+    rows = 1024 * nodes_of_a_token(16, 4, 4, limit or 4)
+    assert 4 * [pytest.approx(rows * 128 / 1024 / 4, abs=1)] == [float(size.split()[0]) for size in sizes]
+
+
 def rows_of_a_rank(tokens, top_k, limit, nodes, per_node):
     """Returns the inter-node and intra-node rows of a rank, counted token by token: all nodes and their ranks are chosen equally
-    often."""
+    often. With 4 of the 8 experts of 2 nodes nearly every token needs both (1.97 on average, rounded to full rows)."""
     inter_node = intra_node = 0
     for token in range(tokens):
         chosen = {(token + i) % nodes for i in range(limit)}
@@ -105,17 +123,18 @@ def test_permute_and_sum_kernels_move_the_expected_bytes(busbar, model):
 
 
 def test_deepseek_sends_half_of_the_rows_between_nodes(busbar, tmp_path):
-    """Each token has eight experts on four nodes, with 64 ranks on 8 nodes."""
+    """Each token has eight experts on at most four nodes, on 3.63 on average as in DeepEP's test, with 64 ranks on 8 nodes."""
     args = ("--model", "deepseek_v3", "--layers", 4, "--ranks", 64, "--ep", 64, "--seq-length", 4096, "--gpus-per-node", 8)
 
     def rows(*more):
         plan = busbar.json("plan", "transformer", *args, *more, tmp_path=tmp_path, emulated=False)
         return {(t["group"], t["bytes"] // t["calls"]): t["calls"] for t in plan["roles"][0]["traffic"] if t["kind"] == "alltoall"}
 
-    row = 7168 * 2
+    row, inter_node = 7168 * 2, 4 * round(4096 * 4 * (1 - math.comb(96, 8) / math.comb(128, 8)) / 8 / 4) * 8
+    assert inter_node / 4096 == pytest.approx(3.63, abs=0.005)
     assert rows() == {("ep", 4096 * 8 * row): 4, ("ep", 4096 * 8 * 4): 2}
     assert rows("--moe-dispatch", "dedup", "--moe-node-limit", 4) == {
-        ("ep cross", 4096 * row): 16, ("ep local", 4096 * 2 * row): 16, ("ep cross", 4096 * 8 * 4): 2,
+        ("ep cross", inter_node * row // 4): 16, ("ep local", 4096 * 2 * row): 16, ("ep cross", 4096 * 8 * 4): 2,
         ("ep local", 4096 * 8 * 4): 2}
 
 

@@ -65,7 +65,7 @@ struct bb_transformer_options {
                                         (transformer/layer/routing.h); NULL: each step computes its own */
     bool float8_dispatch;            /* true: tokens are dispatched to their experts in FP8 */
     bool moe_overlap;                /* forwards run concurrently with backwards (--overlap-moe-expert-parallel-comm) */
-    int node_limit; /* only with dispatch "dedup": maximum number of nodes to which one token is sent */
+    int node_limit; /* only with dispatch "dedup": maximum number of nodes to which one token is sent; 0: no limit */
     int seed;
     const char *sync; /* how gradients and parameters are synchronized over the data-parallel group: a name in
                          bb_dp_sync_names (sync/sync.h) */

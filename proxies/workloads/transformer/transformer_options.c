@@ -75,7 +75,8 @@ const struct bb_opt bb_transformer_options[] = {
                "token routing to the experts: alltoall; all_gather; dedup: send each token once per node, then fan out "
                "inside the node (default: alltoall)"),
     OPT_INT(0, "moe-node-limit", FIELD(node_limit), NULL, "M", 1, 1e6,
-            "with --moe-dispatch dedup: number of nodes whose experts a token may use"),
+            "with --moe-dispatch dedup: a token uses experts of at most M nodes (DeepSeek-V3: 4; default: no limit); a "
+            "token is sent to the expected number of nodes with equal load"),
     OPT_FLAG(0, "fp8-dispatch", FIELD(float8_dispatch),
              "send tokens, and gradients of expert outputs, to the experts in FP8 with one scale per 128 elements"),
     OPT_FLAG(0, "overlap-moe-expert-parallel-comm", FIELD(moe_overlap),

@@ -52,8 +52,7 @@ size_t bb_block_buffer_elements(const struct bb_block *b, enum bb_block_buffer i
                                                    : (size_t)r->config.tokens * (size_t)r->config.top_k;
     const size_t pairs_received = (size_t)b->rows_received;
     /* token copies: one per pair; with dedup dispatch a rank sends one per token and destination node */
-    const size_t copies_sent =
-        c->dispatch == BB_DISPATCH_DEDUP ? (size_t)s->local_tokens * (size_t)c->node_limit : pairs_sent;
+    const size_t copies_sent = c->dispatch == BB_DISPATCH_DEDUP ? (size_t)s->rows_sent : pairs_sent;
     const size_t rows_sent = copies_sent * row, rows_routed = pairs_sent * row, rows_received = pairs_received * row;
     const size_t rows_of_etp = pairs_received * (size_t)bb_expert_width(s) * (size_t)c->etp;
     const size_t elements[] = {BB_BLOCK_BUFFERS(ELEMENTS)};

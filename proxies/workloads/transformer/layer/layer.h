@@ -90,7 +90,7 @@ struct bb_layers_config {
     bool float8_dispatch;  /* tokens are sent to the experts in FP8 with a float scale per 128 elements; outputs
                              return unquantized */
     int nodes, node_limit; /* only for dedup dispatch. nodes: number of nodes that an ep group spans, at least 2;
-                              node_limit: maximum number of nodes to which a token is sent */
+                              node_limit: maximum number of nodes to which a token is sent; 0: no limit */
     /* > 0: each expert gets a fixed number of rows (a row is one token for one expert): this factor times the number
      * with equal load on all experts; 0: dropless, each expert gets all tokens that chose it */
     double capacity_factor;

@@ -490,16 +490,17 @@ static void add_out_gate(const struct bb_layer_sizes *s, struct bb_kernel_list *
 
 /* Adds the kernel that permutes tokens into the order of their experts, or the kernel that returns the expert
  * outputs to token order and sums them per token. The backward pass of the first kernel is the second kernel, and
- * vice versa. */
+ * vice versa. All rows are counted; a fractional mean number of rows per token (dedup dispatch) is rounded. */
 static void add_permutation(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, bool backward,
                             struct bb_kernel_list *w)
 {
     bool in_node = kind == BB_KERNELS_NODE_PERMUTE || kind == BB_KERNELS_NODE_UNPERMUTE;
     bool spreads = (kind == BB_KERNELS_PERMUTE || kind == BB_KERNELS_NODE_PERMUTE) != backward;
-    uint64_t tokens = (uint64_t)(in_node ? s->local_tokens * s->copies : s->local_tokens);
+    const int64_t tokens = in_node ? s->rows_sent : s->local_tokens, rows = in_node ? s->rows_routed : s->rows_sent;
+    const int64_t mean = (rows + tokens / 2) / tokens, copies = mean > 1 ? mean : 1;
 
-    (spreads ? bb_kernel_list_permute : bb_kernel_list_unpermute)(w, tokens, (uint64_t)bb_expert_width(s),
-                                                                  in_node ? s->node_copies : s->copies, s->dtype);
+    (spreads ? bb_kernel_list_permute : bb_kernel_list_unpermute)(w, (uint64_t)(rows / copies),
+                                                                  (uint64_t)bb_expert_width(s), (int)copies, s->dtype);
 }
 
 /* If `biased`, appends the kernel that adds the bias of QKV, of the attention output or of the MLP output. width:

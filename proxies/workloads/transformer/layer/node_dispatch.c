@@ -4,7 +4,8 @@
  * same local index as the sender, and from there to the ranks of its experts in that node. On the way back, the rank
  * with the sender's local index sums the outputs of the experts of its node and returns one row per token and node.
  *
- *   between nodes   T M rows per rank: T tokens to M nodes each, the same number of rows to each of N nodes
+ *   between nodes   T D rows per rank: T tokens, each to the D nodes that hold its experts (the expected number with equal
+ *                   load, at most --moe-node-limit), the same number of rows to each of N nodes
  *   inside a node   T K rows per rank: K experts per token, the same number of rows to each rank
  *
  * The probabilities of the experts are sent with the rows: K per token, both between nodes and inside a node.
@@ -54,7 +55,7 @@ static int exchange_inside_node(struct bb_block *b, const char *what, int chunks
 static int count_chunks(const struct bb_block *b)
 {
     const struct bb_layers *l = b->layers;
-    const int64_t inter_node_rows = l->sizes.local_tokens * l->config.node_limit / l->config.nodes;
+    const int64_t inter_node_rows = l->sizes.rows_sent / l->config.nodes;
     int chunks = BB_NODE_DISPATCH_CHUNKS;
 
     while (inter_node_rows % chunks != 0 || elements_per_local_rank(b, 1) % (size_t)chunks != 0)

@@ -1023,8 +1023,9 @@ static void print_of_expected(const struct bb_report *r, double median)
     if (r->expected->n == 0)
         return;
     if (r->expected->missing > 0)
-        fprintf(r->out, "# \"-\": %s has no result of %d of the rows, first of %s\n", expected_source(r),
-                r->expected->missing, r->expected->first_missing);
+        fprintf(r->out, "# %s: %s has no result of %d of the rows, first of %s\n",
+                r->one_line ? "not compared" : "\"-\"", expected_source(r), r->expected->missing,
+                r->expected->first_missing);
     if (r->n_ratios == 0)
         fprintf(r->out, "# expected by %s: no result of 1 MiB or more to compare\n", expected_source(r));
     else
@@ -1164,12 +1165,13 @@ static int save_result(const struct bb_report *r, const struct bb_row *row, int 
     return bb_result_save(r->session, result, &s.f.seen, flags, s.f.seen.gpu_flags);
 }
 
-/* Keeps the results of the smallest and the largest size, and the best ones of the run. */
+/* Keeps the results of the smallest and the largest size, and the best ones of the run, with their mode if it has several. */
 static void count_extremes(struct bb_report *r, const struct bb_case *c, const struct bb_metrics *f)
 {
     struct bb_table_counts *t = &r->counts;
     struct bb_run_counts *all = &r->all;
-    char bytes[BB_BYTES_TEXT];
+    const char *mode = r->ctx->n_modes > 1 ? bb_bench_context_mode(r->ctx) : "";
+    char bytes[BB_BYTES_TEXT], what[sizeof all->shortest];
 
     if (f->bytes == 0 ||
         (c->ranks == 1 && r->ctx->world->size > 1)) /* nothing is sent: rounded down, or a group of one */
@@ -1184,14 +1186,15 @@ static void count_extremes(struct bb_report *r, const struct bb_case *c, const s
         t->last_us = f->time_us.p50;
         t->last_gbps = f->busbw_gbps;
     }
+    snprintf(what, sizeof what, "%s, %s%s%s", bb_colls[c->kind].name, bb_format_bytes(f->bytes, bytes),
+             *mode ? ", " : "", mode);
     if (f->time_us.p50 > 0 && (!all->shortest[0] || f->time_us.p50 < all->shortest_us)) { /* 0: nothing was launched */
         all->shortest_us = f->time_us.p50;
-        snprintf(all->shortest, sizeof all->shortest, "%s, %s", bb_colls[c->kind].name,
-                 bb_format_bytes(f->bytes, bytes));
+        memcpy(all->shortest, what, sizeof what);
     }
     if (f->busbw_gbps > all->highest_gbps) {
         all->highest_gbps = f->busbw_gbps;
-        snprintf(all->highest, sizeof all->highest, "%s, %s", bb_colls[c->kind].name, bb_format_bytes(f->bytes, bytes));
+        memcpy(all->highest, what, sizeof what);
     }
 }
 

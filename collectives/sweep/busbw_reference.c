@@ -183,8 +183,8 @@ static int add_placement(struct addition *a, const struct bb_case *c)
             quality = "correct ";
     if (row == end && r->partial) {
         if (r->missing++ == 0)
-            snprintf(r->first_missing, sizeof r->first_missing, "%s %s", bb_colls[c->kind].name,
-                     bb_format_bytes(threshold.bytes, size));
+            snprintf(r->first_missing, sizeof r->first_missing, "%s %s, mode %s", bb_colls[c->kind].name,
+                     bb_format_bytes(threshold.bytes, size), a->mode);
         return 0;
     }
     if (row == end)

@@ -124,7 +124,10 @@ def test_results_that_the_expectation_lacks_are_named(busbar, tmp_path):
     root, done = bench(busbar, tmp_path, "--expect", tmp_path / "good.json")
     rows = [row for row in root["results"] if row["expected_busbw_gbps"] is None]
     assert {row["bytes"] for row in rows} == {4 << 20}
-    assert f'# "-": {tmp_path}/good.json has no result of {len(rows)} of the rows, first of all_reduce 4 MiB\n' in done.stdout, done.stdout
+    assert f'# "-": {tmp_path}/good.json has no result of {len(rows)} of the rows, first of all_reduce 4 MiB, mode stream\n' in done.stdout, done.stdout
+    done = busbar.run("bench", "all_reduce", *SIZES, "--mode", "all", "--expect", "auto", ranks=2, env={"EMU_DATA": "off"})
+    assert re.search("^# not compared: .* has no result of 12 of the rows, first of all_reduce 64 KiB, mode sync$", done.stdout, re.M), done.stdout
+    assert re.search(r"shortest time \d.* us \(all_reduce, 64 KiB, (stream|graph)\), highest .* \(all_reduce, 16 MiB, (stream|graph)\)$", done.stdout, re.M)
 
 
 def test_own_profile_is_the_expectation(busbar, tmp_path):

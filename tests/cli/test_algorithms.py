@@ -114,6 +114,7 @@ def test_short_output_has_the_ranking_and_what_restricts_the_choice(busbar, tmp_
                                                                       "NCCL_P2P_DISABLE": "1", "NCCL_IB_DISABLE": "0", "NCCL_MAX_CTAS": "64",
                                                                       "NCCL_MIN_NCHANNELS": "32"})
     assert "emulated NCCL: without effect, because not modelled: NCCL_P2P_DISABLE=1, NCCL_MIN_NCHANNELS=32\n" in done.stderr
+    assert "emulated NCCL: limits of CTAs or channels change no times with profile " in done.stderr  # NCCL_MAX_CTAS
     assert "# $NCCL_ALGO=Ring, $NCCL_PROTO=LL,Simple restricts the choice: " in done.stdout
     assert {c["restricted_by"] for c in json.loads((tmp_path / "r.json").read_text())["algorithms"]} == {"$NCCL_ALGO=Ring, $NCCL_PROTO=LL,Simple"}
 

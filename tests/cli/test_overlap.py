@@ -104,7 +104,7 @@ def test_gemm_leaves_sms_to_nccl(busbar, tmp_path):
 def test_tie_between_cta_limits_is_reported(busbar, tmp_path):
     """Without contention all limits take the same time. The report names a tie and the limit with the fewest CTAs."""
     done = busbar.run("bench", "overlap", "--sizes", "1M", "--ctas", "default,2", "--json", tmp_path / "r.json", ranks=2, env=NO_DATA)
-    assert done.returncode == 0 and done.stderr == ""
+    assert done.returncode == 0 and done.stderr.startswith("emulated NCCL: limits of CTAs or channels change no times with profile ")
     assert [best["tied"] for best in json.loads((tmp_path / "r.json").read_text())["best"]] == [["default", "2"]]
     assert re.search(r"# 1 MiB: the CTA limit makes no difference: .* us for \d+ GEMMs? and \d+ collectives\n", done.stdout)
     assert "none is a measurement of hardware" in done.stdout

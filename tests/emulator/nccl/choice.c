@@ -160,12 +160,26 @@ static void warn_of_others(void)
         fputc('\n', stderr);
 }
 
+/* Prints that a limit of CTAs changes no times on a machine without a contention model; once. */
+static void warn_of_ctas(ncclComm_t comm)
+{
+    static atomic_flag warned = ATOMIC_FLAG_INIT;
+
+    if (!emu_machine()->has_sharing && comm->config.maxCTAs != NCCL_CONFIG_UNDEF_INT && emu_world_rank() <= 0 &&
+        !atomic_flag_test_and_set(&warned))
+        fprintf(stderr,
+                "emulated NCCL: limits of CTAs or channels change no times with profile %s; try: "
+                "EMU_CLUSTER=h100-sxm-ib\n",
+                emu_machine()->name);
+}
+
 ncclResult_t en_check_settings(ncclComm_t comm)
 {
     const struct setting *const both[] = {&algorithm_setting, &protocol_setting};
     bool allowed[EN_ALGORITHMS];
 
     warn_of_others();
+    warn_of_ctas(comm);
     for (int i = 0; i < 2; i++) {
         const char *invalid = read_setting(both[i], EN_ALL_REDUCE, allowed);
 

@@ -189,6 +189,15 @@ def test_oversubscribed_leaf_uplinks_are_the_bottleneck(predicted, fabric):
     assert predicted(ZERO3, fabric(nodes_per_leaf=2, leaf_oversubscription=1))["step_us"] == undisturbed["step_us"]
 
 
+@pytest.mark.parametrize("ratio, changes, ending", [(1, False, "gradients: NIC, optimizer: memory"), (2, False, "leaf uplinks are busy [0-9.]+% of the step: no bottleneck"),
+                                                    (16, True, "leaf uplinks are busy [0-9.]+% of the step")])
+def test_plan_says_whether_leaf_uplinks_are_the_bottleneck(busbar, predicted, ratio, changes, ending):
+    leaves = f"{ZERO3} --set fabric.nodes_per_leaf=4 --set fabric.leaf_oversubscription={ratio}"
+    assert (predicted(leaves)["step_us"] > 1.01 * predicted(ZERO3)["step_us"]) == changes
+    text = busbar.run("plan", *leaves.split(), "--cluster", "h100-sxm-ib", emulated=False).stdout
+    assert re.search(f"^  bottleneck .*{ending}$", text, re.M), text
+
+
 def test_collective_table_models_pod_uplinks(busbar, fabric):
     """Half of the bytes of an alltoall cross the pod uplinks, which have 1/7 of the NIC bandwidth. The ring of an
     all_reduce leaves a pod from only one of its 32 nodes, so its time does not change."""

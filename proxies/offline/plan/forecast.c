@@ -85,7 +85,7 @@ void bb_forecast_guess_text(const struct bb_forecast *f, char *text, size_t size
 
     if (!guess || !f->is_assumed)
         return;
-    n = snprintf(text, size, "by busbar: %s; ", guess);
+    n = snprintf(text, size, "by busbar: %s%s; ", guess, f->recompute ? " (--recompute none prevents this)" : "");
     if (f->fewest_layers > 0 || f->faster_modules)
         n += snprintf(text + n, size - (size_t)n,
                       "in training some experts get more tokens than others, which then adds memory in only one layer; "

@@ -128,7 +128,18 @@ static void write_checks(const struct bb_plan *plan, char text[TEXT])
                  : "");
 }
 
-/* Lists what limits each training phase of more than 0.1 % of the step for most of its time: "forward: compute, ...". */
+/* Returns whether the uplinks of a tier limit exposed communication of more than 0.1 % of the step. */
+static bool uplinks_limit(const struct bb_prediction *p, int tier)
+{
+    int64_t ns = 0;
+
+    for (int phase = 0; phase < BB_PHASES; phase++)
+        ns += p->bottleneck.ns[phase][tier == BB_LEAF ? BB_LIMIT_LEAF : BB_LIMIT_POD];
+    return ns > p->step_ns / 1000;
+}
+
+/* Lists what limits each training phase of more than 0.1 % of the step for most of its time: "forward: compute, ...", and
+ * whether oversubscribed uplinks do. */
 static void write_bottleneck(const struct bb_prediction *p, char text[TEXT])
 {
     size_t length = 0;
@@ -136,11 +147,19 @@ static void write_bottleneck(const struct bb_prediction *p, char text[TEXT])
     for (int phase = 0; p->cluster.has_sharing && phase < BB_PHASES; phase++) {
         enum bb_limit most = bb_bottleneck_of(&p->bottleneck, (enum bb_phase)phase);
         const char *waits = most == BB_LIMIT_WAITING ? " for other ranks" : "";
+        const char *name = most != BB_LIMIT_LINK             ? bb_limit_names[most]
+                           : bb_cluster_has_pcie(&p->cluster) ? "PCIe"
+                                                              : "NVLink";
 
         if (p->bottleneck.ns[phase][most] > p->step_ns / 1000 && length < TEXT)
             length += (size_t)snprintf(text + length, TEXT - length, "%s%s: %s%s", length ? ", " : "",
-                                       bb_phase_names[phase], bb_limit_names[most], waits);
+                                       bb_phase_names[phase], name, waits);
     }
+    for (int tier = 0; tier < BB_TIERS && length > 0; tier++)
+        if (bb_fabric_is_oversubscribed(&p->cluster, (enum bb_tier)tier) && length < TEXT)
+            length += (size_t)snprintf(text + length, TEXT - length, "; %s uplinks are busy %.1f%% of the step%s",
+                                       tier == BB_LEAF ? "leaf" : "pod", 100 * p->uplink_busy[tier],
+                                       uplinks_limit(p, tier) ? "" : ": no bottleneck");
 }
 
 #define NOTICEABLE 0.05 /* part of the step */
@@ -375,10 +394,20 @@ static void add_prediction(struct answer *a, const struct bb_plan *plan, const s
     add_transport(plan, &p->cluster, a->accuracy, sizeof(a->accuracy));
 }
 
+/* Appends what decides the time of training, for readers of this line alone. */
+static void add_conditions(struct answer *a, const struct bb_forecast *f)
+{
+    const size_t length = strlen(a->training);
+    const bool models = f && f->software && f->rates == BB_RATES_MACHINE;
+
+    snprintf(a->training + length, TEXT - length, "%s%s%s%s%s", models ? "; with software " : "",
+             models ? f->software->name : "", models && f->default_note ? f->default_note : "",
+             a->condition ? ", " : "", a->condition ? a->condition : "");
+}
+
 static struct answer answer_of(const struct bb_plan_report *r)
 {
     struct answer a = {.last = -1, .rest_ns = -1};
-    size_t length;
 
     bb_forecast_misfit_text(r->plan, r->plan->forecast, r->prediction != NULL, a.misfit);
     a.condition = a.misfit[0] ? "if it fitted in memory" : NULL;
@@ -394,9 +423,7 @@ static struct answer answer_of(const struct bb_plan_report *r)
     if (r->training) {
         bb_training_time_text(r->training, a.training, TEXT);
         bb_reliability_text(r->training, a.failures, a.lost, TEXT);
-        length = strlen(a.training);
-        if (a.condition)
-            snprintf(a.training + length, TEXT - length, ", %s", a.condition);
+        add_conditions(&a, r->plan->forecast);
     }
     return a;
 }

@@ -1531,7 +1531,7 @@ def test_payload_of_a_ring_counts_each_message_once(busbar, tmp_path):
     rows = {t["kind"]: t["bytes"] for t in plan["roles"][0]["traffic"] if t["group"] == "cp"}
     assert rows["send"] == rows["recv"] == 288 * 2 * 4194304
     assert next(g["bytes"] for g in plan["predicted"]["groups"] if g["name"] == "cp") == rows["send"]
-    assert re.search(r"^  cp +4 +2 +576 +2\.3 GiB$", busbar.run(*args, emulated=False).stdout, re.M)
+    assert re.search(r"^  cp +4 +2 +288 +2\.3 GiB$", busbar.run(*args, emulated=False).stdout, re.M)
 
 
 @pytest.mark.parametrize("cluster,ranks,text", [

@@ -11,6 +11,7 @@
 #include "bootstrap/results/table.h"
 #include "bootstrap/sweep/state.h"
 #include "collectives/compare/culprit.h"
+#include "collectives/compare/inventory_changes.h"
 #include "collectives/compare/shortfall.h"
 #include "collectives/compare/what_if.h"
 
@@ -345,7 +346,8 @@ static void print_differences(const struct comparison *t, FILE *out)
     size_t i;
 
     if (n == 0)
-        fprintf(out, "# versions, options and environment: equal where both files record them\n");
+        fprintf(out, "# versions, options%s and environment: equal where both files record them\n",
+                bb_result_file_is_health(t->a) ? ", inventory" : "");
     json_array_foreach(t->differences, i, d)
     {
         if (i == DIFFERS_SHOWN && n > DIFFERS_SHOWN + 1 && !t->full) {
@@ -1028,12 +1030,16 @@ static void leave_out_tests(struct comparison *t)
 static void init_comparison(struct comparison *t, const struct bb_result_file *a, const struct bb_result_file *b,
                             double threshold_percent)
 {
-    json_t *left = bb_provenance_of(a), *right = bb_provenance_of(b);
+    json_t *left = bb_provenance_of(a), *right = bb_provenance_of(b), *others = bb_provenance_differences(left, right);
 
-    *t = (struct comparison){
-        .a = a, .b = b, .threshold_percent = threshold_percent, .differences = bb_provenance_differences(left, right)};
+    *t = (struct comparison){.a = a,
+                             .b = b,
+                             .threshold_percent = threshold_percent,
+                             .differences = bb_inventory_differences(a->root, b->root)};
+    json_array_extend(t->differences, others);
     json_decref(left);
     json_decref(right);
+    json_decref(others);
     BB_NEW(t->pair_a, a->n);
     BB_NEW(t->pair_b, b->n);
     if (bb_result_file_same_model(a, b)) {

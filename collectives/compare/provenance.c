@@ -93,10 +93,26 @@ static void add_all(json_t *list, const char *mark, const json_t *object, const 
 }
 
 /* Options that only affect what a command prints and writes, or that another condition contains. */
-static const char *const no_setting[] = {
-    "json", "csv", "quiet",       "full",    "timeout", "trace", "export", "export_ranks", "export_micro_batches",
-    "ops",  "top", "best_layout", "threads", "cluster", "ranks", "gpus",   "ras",          "compute",
-    NULL};
+static const char *const no_setting[] = {"json",
+                                         "csv",
+                                         "quiet",
+                                         "full",
+                                         "timeout",
+                                         "trace",
+                                         "export",
+                                         "export_ranks",
+                                         "export_micro_batches",
+                                         "ops",
+                                         "top",
+                                         "best_layout",
+                                         "threads",
+                                         "cluster",
+                                         "ranks",
+                                         "gpus",
+                                         "ras",
+                                         "compute",
+                                         "save_baseline",
+                                         NULL};
 
 /* Values of a busbar result file to compare. what: name in the printed list of differences; outer: key at the top level
  * of the file; inner: key in the object that `outer` refers to, or NULL if the value of `outer` is a scalar. */

@@ -3,6 +3,7 @@
 
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/units.h"
+#include "collectives/compare/inventory_changes.h"
 #include "cuda/device/acs.h"
 #include "cuda/device/nics.h"
 
@@ -394,42 +395,6 @@ static void describe_tie(const struct bb_world *w, const int *gpu_of, const stru
         snprintf(m->text + strlen(m->text), MESSAGE - strlen(m->text), ", as in the baseline");
 }
 
-/* Returns the entry of an item in an earlier result; NULL: there is none. */
-static const json_t *earlier_item(const json_t *baseline, const char *name)
-{
-    const json_t *entry;
-    size_t i;
-
-    json_array_foreach(json_object_get(baseline, "inventory"), i, entry)
-    {
-        const char *text = json_string_value(json_object_get(entry, "item"));
-
-        if (text && strcmp(text, name) == 0)
-            return entry;
-    }
-    return NULL;
-}
-
-/* Returns the earlier text of a GPU: that of the same host, "" if it was unknown there, or else the usual one. NULL: unknown on
- * most hosts, or different, so that a change is unknown. */
-static const char *earlier_text(const json_t *entry, const char *host, int gpu)
-{
-    const json_t *other;
-    size_t i;
-
-    json_array_foreach(json_object_get(entry, "others"), i, other)
-    {
-        const char *name = json_string_value(json_object_get(other, "host"));
-
-        if (name && strcmp(name, host) == 0 && json_integer_value(json_object_get(other, "gpu")) == gpu) {
-            const char *value = json_string_value(json_object_get(other, "value"));
-
-            return value ? value : "";
-        }
-    }
-    return json_string_value(json_object_get(entry, "usual"));
-}
-
 /* Returns whether all ranks have their earlier text of an item. earlier: its entry */
 static bool is_unchanged(const struct bb_world *w, const int *gpu_of, const struct state *all, int item,
                          const json_t *earlier)
@@ -437,7 +402,7 @@ static bool is_unchanged(const struct bb_world *w, const int *gpu_of, const stru
     bool same = earlier != NULL;
 
     for (int rank = 0; rank < w->size && same; rank++) {
-        const char *text = earlier_text(earlier, w->hosts[rank], gpu_of[rank]);
+        const char *text = bb_inventory_text(earlier, w->hosts[rank], gpu_of[rank]);
 
         same = lacks(&all[rank], item) || (text && strcmp(all[rank].text[item], text) == 0);
     }
@@ -634,8 +599,9 @@ static json_t *item_json(const struct bb_world *w, const int *gpu_of, const stru
             json_array_append_new(others, json_pack("{s:s, s:i, s:o}", "host", w->hosts[rank], "gpu", gpu_of[rank],
                                                     "value", text_or_null(text)));
     }
-    return json_pack("{s:s, s:s, s:o, s:o, s:[]}", "item", items[item].name, "level", bb_health_levels[level], "usual",
-                     text_or_null(usual ? usual : ""), "others", others, "grown");
+    return json_pack("{s:s, s:s, s:b, s:o, s:o, s:[]}", "item", items[item].name, "level", bb_health_levels[level],
+                     "counter", items[item].kind == COUNTER, "usual", text_or_null(usual ? usual : ""), "others",
+                     others, "grown");
 }
 
 int bb_health_inventory(struct bb_health *h, struct bb_session *s, const int *gpu_of, const json_t *baseline,
@@ -653,7 +619,7 @@ int bb_health_inventory(struct bb_health *h, struct bb_session *s, const int *gp
     for (int i = 0; i < ITEMS; i++) {
         bool half;
         const char *usual = usual_text(all, w->size, i, &half);
-        const json_t *earlier = earlier_item(baseline, items[i].name);
+        const json_t *earlier = bb_inventory_entry(baseline, items[i].name);
         const bool is_old_tie = !usual && is_unchanged(w, gpu_of, all, i, earlier);
         struct message *m, tie = {0};
 
@@ -662,7 +628,7 @@ int bb_health_inventory(struct bb_health *h, struct bb_session *s, const int *gp
             describe_tie(w, gpu_of, all, i, is_old_tie, &tie);
         for (int rank = 0; rank < w->size; rank++)
             if (items[i].kind == FACT) {
-                const char *before = is_old_tie ? NULL : earlier_text(earlier, w->hosts[rank], gpu_of[rank]);
+                const char *before = is_old_tie ? NULL : bb_inventory_text(earlier, w->hosts[rank], gpu_of[rank]);
 
                 if (!lacks(&all[rank], i) &&
                     (items[i].read != read_gpus || all[rank].text[i][0])) /* hidden GPUs: a wish */

@@ -489,7 +489,7 @@ def test_inventory_names_errors_and_differences(busbar, tmp_path):
         "link failures of RDMA ports, all of the node: 1", "receive errors of RDMA ports, all of the node: 101, limit 100"}
     assert [v["level"] for v in root["verdicts"]] == ["ok", "fail", "warn"] and "a memory row could not be remapped" in done.stdout
     items = {item["item"]: item for item in root["inventory"]}
-    assert items["PCIe lanes"] == {"item": "PCIe lanes", "level": "warn", "usual": "16", "grown": [], "others": [
+    assert items["PCIe lanes"] == {"item": "PCIe lanes", "level": "warn", "usual": "16", "grown": [], "counter": False, "others": [
         {"host": root["verdicts"][1]["host"], "gpu": 1, "value": "8"}]}
     levels = [item["level"] for item in root["inventory"]]
     assert items["failed row remapping"]["level"] == "fail" and items["NCCL"]["level"] == "ok" and items["CPU governor"]["level"] in ("ok", "unknown")
@@ -600,6 +600,13 @@ def test_inventory_is_compared_with_the_baseline(busbar, tmp_path):
         assert ((2, "numa_balancing 0, baseline 1") in reasons) == same and len(reasons) == (10 if same else 8), reasons
         assert ((2, "iommu parameters amd_iommu=on iommu=pt, baseline not set") in reasons) == same
         assert "warn    inventory all nodes: driver 565" in done.stdout and {f["level"] for f in root["findings"]} == {"warn"}
+        done = busbar.run("compare", good, tmp_path / "r.json", "--json", tmp_path / "c.json", "--full", emulated=False)
+        changes = [d for d in json.loads((tmp_path / "c.json").read_text())["provenance"] if d["what"][0] not in "-$" and " of " in d["what"]]
+        assert {f"{d['what'].split(' of ')[0]} {d['b']}, baseline {d['a']}" for d in changes} == {  # as --expect
+            re.sub(r"^GPU .*\): ", "", reason) for _, reason in reasons if "baseline" in reason}, (changes, reasons)
+        host = root["verdicts"][0]["host"]
+        assert f"# differs: driver of {host} and 2 more: A 580.65.06, B 565.65.06\n" in done.stdout
+        assert f"power limit of {host[:-1]}2 GPU 0: A 700 W, B 500 W\n" in done.stdout
 
 
 def test_missing_nodes_of_the_baseline_are_named(busbar, tmp_path):

@@ -240,10 +240,15 @@ struct key {
     size_t index; /* position of the row before sorting; makes the sort stable */
 };
 
-/* Returns the order of the kinds of table cells for --sort: 0 number, 1 text, 2 no value. */
+/* Returns the order of the kinds of table cells for --sort: 0 number or truth value, 1 text, 2 no value. */
 static int kind_of(const json_t *cell)
 {
-    return json_is_number(cell) ? 0 : json_is_string(cell) ? 1 : 2;
+    return json_is_number(cell) || json_is_boolean(cell) ? 0 : json_is_string(cell) ? 1 : 2;
+}
+
+static double number_of(const json_t *cell)
+{
+    return json_is_boolean(cell) ? json_boolean_value(cell) : json_number_value(cell);
 }
 
 static int compare_keys(const void *left, const void *right)
@@ -256,8 +261,7 @@ static int compare_keys(const void *left, const void *right)
     if (kind != kind_of(b->cell))
         return kind - kind_of(b->cell);
     if (kind == 0)
-        order = (json_number_value(a->cell) > json_number_value(b->cell)) -
-                (json_number_value(a->cell) < json_number_value(b->cell));
+        order = (number_of(a->cell) > number_of(b->cell)) - (number_of(a->cell) < number_of(b->cell));
     else if (kind == 1)
         order = strcmp(json_string_value(a->cell), json_string_value(b->cell));
     if (order == 0)

@@ -557,6 +557,13 @@ def test_sorts_by_a_ratio_column_without_a_name(sweep):
     assert [row[0] for row in table(done)] == ["4", "2", "1"]
 
 
+def test_sorts_by_a_truth_value(sweep):
+    fits = {"command": "plan gpt2_large 4 2 --ranks 2", "options": {"gpu-memory": ["80G", "1M"]}, "columns": ["memory.fits"]}
+    done = sweep(fits, "--sort=-memory.fits")
+    assert done.returncode == 0, done.stderr
+    assert [row[1] for row in table(done)] == ["yes", "no"]
+
+
 def test_rejects_columns_of_another_command_before_the_runs(sweep, tmp_path):
     for option in ("--sort=busbw_gbps", "--where=busbw_gbps>1"):
         done = sweep(SIX, option)

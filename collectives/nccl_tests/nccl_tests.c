@@ -41,6 +41,8 @@ static void print_head(const struct bb_report *r)
                 "# -g %d: a process for each GPU; nccl-tests enqueues on %d GPUs from one thread, so its times below "
                 "about 1 MiB are longer\n",
                 r->style->gpus, r->style->gpus);
+    if (o->blocking != BB_BLOCK_NONE) /* as nccl-tests, for readers of the log */
+        fprintf(r->out, "# Blocking Enabled: wait for completion and barrier after each collective \n");
     if (o->checks == 0)
         fprintf(r->out, "# not verified (-c 0)\n");
     bb_report_emulated_note(r);

@@ -128,6 +128,7 @@ def test_calls_per_row_match_nccl_tests(perf, busbar, tmp_path, args):
     assert done.returncode == 0, done.stderr
     counts = [line.split()[4] for line in (tmp_path / "calls.1").read_text().splitlines() if line.startswith("ncclAllReduce 2")]
     assert counts == ["2"] * 2 * (1 + 3) + ["4"] * 2 * (1 + 3)
+    assert ("# Blocking Enabled: " in done.stdout) == bool(args)  # a reader of the log, as compare, then knows the mode
 
 
 def test_clock_of_the_host_measures_without_events(perf, busbar):

@@ -400,12 +400,32 @@ static int check_device(struct bb_bench_options *o, const struct bb_sweep *s)
     return rc;
 }
 
-static int read_alltoallv_counts(const struct bb_bench_options *o, struct bb_sweep *sweep)
+/* Returns whether the command line has the option; programs of nccl-tests have none of these names. */
+static bool is_given(const struct bb_positionals *line, const char *name)
 {
+    for (int i = 0; i < line->n_given; i++)
+        if (strcmp(line->given[i]->name, name) == 0)
+            return true;
+    return false;
+}
+
+static int read_alltoallv_counts(const struct bb_bench_options *o, struct bb_sweep *sweep,
+                                 const struct bb_positionals *line)
+{
+    const bool scaled = is_given(line, "matrix-scale") && o->matrix_scale != 1,
+               imbalanced = is_given(line, "imbalance") && o->imbalance != 1;
+
     for (int i = 0; i < sweep->n_colls; i++)
         sweep->has_alltoallv |= (bb_colls[sweep->colls[i]].flags & BB_COLL_VARIABLE_COUNTS) != 0;
-    if (o->matrix && !sweep->has_alltoallv)
-        return bb_err(BB_EUSAGE, "--matrix is for alltoallv, which is not among the given collectives");
+    if (!sweep->has_alltoallv && (o->matrix || scaled || imbalanced))
+        return bb_err(BB_EUSAGE, "--%s is for alltoallv, which is not among the given collectives",
+                      o->matrix ? "matrix"
+                      : scaled  ? "matrix-scale"
+                                : "imbalance");
+    if (scaled && !o->matrix)
+        return bb_err(BB_EUSAGE, "--matrix-scale requires --matrix FILE");
+    if (imbalanced && o->matrix)
+        return bb_err(BB_EUSAGE, "--matrix determines the counts, so --imbalance has no effect; leave one of them out");
     sweep->alltoallv_counts.imbalance = o->imbalance;
     return o->matrix ? bb_alltoallv_counts_read(&sweep->alltoallv_counts, o->matrix, o->matrix_scale) : 0;
 }
@@ -420,6 +440,18 @@ double bb_bench_factor(const struct bb_bench_options *o)
     if (o->factor > 1 || o->step_bytes > 0)
         return o->factor > 1 ? o->factor : 0;
     return o->min_bytes == 8 && o->max_bytes == 32 << 20 ? 4 : 2; /* the default sizes fit in a report of 25 lines */
+}
+
+/* Rejects --placement in_place if none of the collectives has this form: all results would be N/A. */
+static int check_placement(const struct bb_sweep *s)
+{
+    for (int i = 0; i < s->n_colls; i++)
+        if (s->out_of_place || bb_colls[s->colls[i]].inplace != BB_INPLACE_NONE)
+            return 0;
+    return bb_err(BB_EUSAGE,
+                  "--placement in_place: %s cannot run in place, because received data would overwrite data that are "
+                  "still to be sent; try: --placement out_of_place",
+                  bb_colls[s->colls[0]].name);
 }
 
 int bb_bench_resolve_cases(struct bb_bench_options *o, struct bb_sweep *sweep, const struct bb_positionals *positionals)
@@ -456,7 +488,8 @@ int bb_bench_resolve_cases(struct bb_bench_options *o, struct bb_sweep *sweep, c
     TRY(check_count(sweep));
     sweep->out_of_place = strcmp(o->placement, "in_place") != 0;
     sweep->in_place = strcmp(o->placement, "out_of_place") != 0;
-    TRY(read_alltoallv_counts(o, sweep));
+    TRY(check_placement(sweep));
+    TRY(read_alltoallv_counts(o, sweep, positionals));
 out:
     return rc;
 }
@@ -517,6 +550,18 @@ static int check_limit_sizes(const struct bb_bench_options *o, const struct bb_s
     return 0;
 }
 
+/* Rejects --max-iters and --max-seconds without --confidence, whose limits they are, unless they have their defaults. */
+static int check_confidence_limits(const struct bb_bench_options *o, const struct bb_positionals *line)
+{
+    const bool iterations = is_given(line, "max-iters") && o->sampling.max_iterations != 20000,
+               seconds = is_given(line, "max-seconds") && o->sampling.max_s != 10;
+
+    if (o->sampling.confidence || (!iterations && !seconds))
+        return 0;
+    return bb_err(BB_EUSAGE, "--%s requires --confidence; without it, -n and --repeats set the number of operations",
+                  iterations ? "max-iters" : "max-seconds");
+}
+
 int bb_bench_resolve(struct bb_bench_options *o, struct bb_sweep *sweep, const struct bb_positionals *positionals)
 {
     int rc;
@@ -527,6 +572,7 @@ int bb_bench_resolve(struct bb_bench_options *o, struct bb_sweep *sweep, const s
     TRY(check_combinations(o));
     TRY(check_tuner(o));
     TRY(resolve_variants(o, sweep, positionals));
+    TRY(check_confidence_limits(o, positionals));
     TRY(bb_sampling_resolve(&o->sampling));
     TRY(resolve_expected(o));
     TRY(check_limit_sizes(o, sweep));

@@ -29,6 +29,7 @@ static struct bb_results_head head_for(const char *path)
                                     .nccl_header = 22809,
                                     .nccl_runtime = 22304,
                                     .cuda_runtime = 13000,
+                                    .nvidia_driver = "580.65.06",
                                     .devices = devices,
                                     .emulated = true};
 }
@@ -100,7 +101,7 @@ static void header_has_versions_devices_and_environment(void **state)
     assert_string_equal(text, "{\"header\":\"2.28.9\",\"runtime\":\"2.23.4\"}");
     free(text);
     text = json_dumps(json_object_get(root, "cuda"), JSON_COMPACT);
-    assert_string_equal(text, "{\"runtime\":\"13.0\",\"driver\":null}");
+    assert_string_equal(text, "{\"runtime\":\"13.0\",\"driver\":null,\"nvidia_driver\":\"580.65.06\"}");
     free(text);
     back = json_object_get(root, "environment");
     assert_string_equal(json_string_value(json_object_get(back, "NCCL_PROTO")), "Simple");

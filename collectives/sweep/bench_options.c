@@ -121,7 +121,8 @@ const struct bb_opt bb_bench_option_rows[] = {
     OPT_STRING(
         0, "min-busbw", FIELD(min_busbw), NULL, "LIST|FILE:%",
         "exit 5 if the bus bandwidth of a collective, with --split of a group, is below the given GB/s, or cannot be "
-        "determined: 300 (mean), 1G:300 (one size), peak:300 (fastest row); several: 300,1G:350; plan.json:90%: 90 % "
+        "determined: 300 (mean), 1G:300 (one size), peak:300 (fastest row), all_reduce:1G:300 (of one collective); "
+        "several: 300,1G:350; plan.json:90%: 90 % "
         "of each result in a file of busbar plan COLLECTIVE or of bench. Also limits latencies: 8:0.0007 is 20 us of "
         "all_reduce on 8 ranks, bench.json:90% is time / 0.9",
         .everyday = true),
@@ -526,6 +527,23 @@ out:
     return rc;
 }
 
+/* Rejects a limit for a collective that the run does not measure. */
+static int check_limit_collectives(const struct bb_bench_options *o, const struct bb_sweep *sweep)
+{
+    const struct bb_busbw_thresholds *t = &o->busbw_thresholds;
+
+    for (int i = 0; i < t->n; i++) {
+        int found = t->item[i].collective == NULL;
+
+        for (int c = 0; c < sweep->n_colls; c++)
+            found |= t->item[i].collective && strcmp(bb_colls[sweep->colls[c]].name, t->item[i].collective) == 0;
+        if (!found)
+            return bb_err(BB_EUSAGE, "--min-busbw: this run does not measure %s; try: bench %s %s",
+                          t->item[i].collective, bb_colls[sweep->colls[0]].name, t->item[i].collective);
+    }
+    return 0;
+}
+
 /* Rejects a limit for a size outside of the run's sizes, which could not be checked at the end. A printed size, rounded down to
  * whole slices, may be below the first one; --matrix sets the size later. */
 static int check_limit_sizes(const struct bb_bench_options *o, const struct bb_sweep *sweep)
@@ -576,6 +594,7 @@ int bb_bench_resolve(struct bb_bench_options *o, struct bb_sweep *sweep, const s
     TRY(bb_sampling_resolve(&o->sampling));
     TRY(resolve_expected(o));
     TRY(check_limit_sizes(o, sweep));
+    TRY(check_limit_collectives(o, sweep));
     sweep->shuffled = o->sampling.shuffle != NULL;
     sweep->seed = o->sampling.seed;
     sweep->unalign = (size_t)o->unalign;

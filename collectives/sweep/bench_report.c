@@ -511,6 +511,7 @@ void bb_report_begin(struct bb_report *r, int coll)
 
     if (r->style->program && r->cycle > 0)
         return;
+    r->coll = coll;
     r->counts = (struct bb_table_counts){0};
     memset(r->tallies, 0, (size_t)r->ctx->world->size * (size_t)(r->n_thresholds + 1) * sizeof *r->tallies);
     memset(r->late, 0, (size_t)r->ctx->world->size * sizeof *r->late);
@@ -569,6 +570,15 @@ static bool threshold_applies(const struct bb_report *r, const struct bb_busbw_t
         return true;
     return from_file ? bb_case_bytes(c) == f->bytes
                      : c->count == bb_coll_count(c->kind, f->bytes, c->ranks, bb_dtypes[c->dtype].bytes);
+}
+
+/* Returns the index of the first threshold from `i` on that is not only for another collective than that of the table. */
+static int next_threshold(const struct bb_report *r, int i)
+{
+    while (i < r->n_thresholds && r->thresholds[i].collective &&
+           strcmp(r->thresholds[i].collective, bb_colls[r->coll].name) != 0)
+        i++;
+    return i;
 }
 
 /* Verdict on a criterion: a typed threshold in all groups, or all thresholds from a file in all groups. */
@@ -775,10 +785,10 @@ static bool check_thresholds(const struct bb_report *r, int coll)
     char reason[SHORTFALL_TEXT];
     bool below = false;
 
-    for (int i = 0; i < r->n_thresholds;) {
+    for (int i = next_threshold(r, 0); i < r->n_thresholds;) {
         const struct verdict v = judge(r, i);
 
-        i = v.end;
+        i = next_threshold(r, v.end);
         add_criterion(r, coll, &v, v.failed ? shortfall_text(r, coll, &v, reason) : "");
         if (v.failed == 0)
             continue;
@@ -793,7 +803,7 @@ const char *bb_report_mean_verdict(const struct bb_report *r)
 {
     const char *verdict = NULL;
 
-    for (int i = 0; i < r->n_thresholds; i++)
+    for (int i = next_threshold(r, 0); i < r->n_thresholds; i = next_threshold(r, i + 1))
         if (r->thresholds[i].scope == BB_BUSBW_MEAN)
             verdict = judge(r, i).failed || (verdict && strcmp(verdict, "FAILED") == 0) ? "FAILED" : "OK";
     return verdict;
@@ -841,12 +851,12 @@ static void print_criteria(const struct bb_report *r, int coll)
 {
     char size[BB_BYTES_TEXT], found[32], place[BB_GROUP_TEXT + 8], count[64];
 
-    for (int i = 0; i < r->n_thresholds;) {
+    for (int i = next_threshold(r, 0); i < r->n_thresholds;) {
         const struct verdict v = judge(r, i);
         const struct bb_busbw_threshold *t = &r->thresholds[v.threshold];
         const int digits = digits_that_differ(v.busbw_gbps, t->gbps);
 
-        i = v.end;
+        i = next_threshold(r, v.end);
         if (r->one_line ? !v.failed : t->scope == BB_BUSBW_MEAN)
             continue;
         snprintf(found, sizeof found, "%.*g GB/s", digits, v.busbw_gbps);

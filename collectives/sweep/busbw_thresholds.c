@@ -2,6 +2,7 @@
 #include "collectives/sweep/busbw_thresholds.h"
 
 #include "bootstrap/cli/size_list.h"
+#include "collectives/ops/coll.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -14,10 +15,11 @@ static int reject_threshold(const char *word, const char *scope_text)
 {
     const char *suggestion = scope_text ? bb_nearest_word(scope_text, scope_words, SCOPE_WORDS) : NULL;
 
-    return bb_err(BB_EUSAGE,
-                  "--min-busbw: '%s' is not valid, expected GB/s from 0 to 1e9, try: 300, 1G:300, peak:300 or "
-                  "plan.json:90%%%s%s%s",
-                  word, suggestion ? ", did you mean '" : "", suggestion ? suggestion : "", suggestion ? "'" : "");
+    return bb_err(
+        BB_EUSAGE,
+        "--min-busbw: '%s' is not valid, expected GB/s from 0 to 1e9, try: 300, 1G:300, all_reduce:1G:300, peak:300 or "
+        "plan.json:90%%%s%s%s",
+        word, suggestion ? ", did you mean '" : "", suggestion ? suggestion : "", suggestion ? "'" : "");
 }
 
 static int parse_scope(const char *scope_text, struct bb_busbw_threshold *threshold)
@@ -31,19 +33,32 @@ static int parse_scope(const char *scope_text, struct bb_busbw_threshold *thresh
     return bb_parse_bytes(scope_text, &threshold->bytes);
 }
 
+/* Returns what follows "all_reduce:", and sets the collective; without one, returns the word. */
+static const char *skip_collective(const char *word, struct bb_busbw_threshold *threshold)
+{
+    const size_t length = strcspn(word, ":");
+
+    for (int i = 0; i < BB_COLL_KIND_COUNT && word[length]; i++)
+        if (strlen(bb_colls[i].name) == length && strncmp(bb_colls[i].name, word, length) == 0) {
+            threshold->collective = bb_colls[i].name;
+            return word + length + 1;
+        }
+    return word;
+}
+
 /* Parses one threshold of the list, such as "peak:300". bb_list_next limits a threshold to 63 characters, so the
  * text before the colon fits into scope_text. */
 static int add_threshold(struct bb_busbw_thresholds *f, const char *word)
 {
     struct bb_busbw_threshold threshold = {.scope = BB_BUSBW_MEAN};
-    const char *colon = strchr(word, ':');
+    const char *limit = skip_collective(word, &threshold), *colon = strchr(limit, ':');
     char scope_text[64] = "";
 
     if (colon)
-        snprintf(scope_text, sizeof scope_text, "%.*s", (int)(colon - word), word);
+        snprintf(scope_text, sizeof scope_text, "%.*s", (int)(colon - limit), limit);
     if (colon && parse_scope(scope_text, &threshold))
         return reject_threshold(word, scope_text);
-    if (bb_parse_double(colon ? colon + 1 : word, &threshold.gbps) || threshold.gbps < 0 || threshold.gbps > 1e9)
+    if (bb_parse_double(colon ? colon + 1 : limit, &threshold.gbps) || threshold.gbps < 0 || threshold.gbps > 1e9)
         return reject_threshold(word, NULL);
     if (f->n == BB_BUSBW_THRESHOLDS_MAX)
         return bb_err(BB_EUSAGE, "--min-busbw: '%s' exceeds the limit of %d thresholds", word, BB_BUSBW_THRESHOLDS_MAX);

@@ -1,6 +1,7 @@
 /*
  * busbw_thresholds.h - the thresholds of `--min-busbw`. "300" or "mean:300" applies to the mean over all results of a
- * table, "peak:300" to the fastest result, "1G:300" to the results of one size. Commas separate several thresholds. If
+ * table, "peak:300" to the fastest result, "1G:300" to the results of one size, "all_reduce:1G:300" only to those of a
+ * collective. Commas separate several thresholds. If
  * a size has several results (in place and out of place, several types), the threshold applies to the
  * slowest one. "FILE:90%" takes one threshold per result from a result file (busbw_reference.h). With --split each
  * threshold applies to each group. Pure functions without I/O.
@@ -20,8 +21,9 @@ struct bb_busbw_threshold {
     size_t bytes; /* message size to which the threshold applies; only with BB_BUSBW_SIZE */
     double gbps;  /* GB/s (1e9 bytes per second), above 0 */
     const struct bb_timing
-        *from; /* row of the result file that the threshold is derived from (result_reader.h), for the
+        *from;              /* row of the result file that the threshold is derived from (result_reader.h), for the
                                      results of this case only; NULL: the threshold was typed */
+    const char *collective; /* its name in bb_colls; NULL: all */
 };
 
 enum { BB_BUSBW_THRESHOLDS_MAX = 32 };

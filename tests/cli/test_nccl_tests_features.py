@@ -340,8 +340,17 @@ THRESHOLDS = [  # in the cost model 4K has less bandwidth than 64K, and the mean
     ("4K:{large}", 5, ["bus bandwidth at 4 KiB", "below the required"]),
     ("{mean},peak:{large}", 0, []),
     ("{large}", 5, ["mean bus bandwidth", "below the required"]),
+    ("all_reduce:{mean},all_reduce:64K:{more}", 5, ["bus bandwidth at 64 KiB", "below the required"]),
     ("8K:1", 5, ["cannot check the bus bandwidth (--min-busbw, 8 KiB): no result has this size"]),
 ]
+
+
+def test_threshold_of_one_collective(busbar):
+    args = ("bench", "all_gather", "all_reduce", "--sizes", "4K", *ONE)
+    for limit, status in (("all_gather:4K:1e6", 5), ("all_reduce:1e-6,all_gather:peak:1e-6", 0)):
+        done = busbar.run(*args, "--min-busbw", limit, ranks=2)
+        assert done.returncode == status and "all_reduce:" not in done.stderr and (status == 0 or "all_gather: bus bandwidth at 4 KiB" in done.stderr), done.stderr
+    assert "this run does not measure alltoall; try: bench all_gather alltoall" in busbar.run(*args, "--min-busbw", "alltoall:3", ranks=2).stderr
 
 
 def test_thresholds_per_size_and_for_the_peak(busbar, model, tmp_path):

@@ -10,12 +10,16 @@ static void parses_thresholds(void **state)
     char text[BB_BYTES_TEXT];
 
     (void)state;
-    assert_int_equal(bb_busbw_thresholds_parse(&f, "300,1G:250.5,peak:320,mean:7,0"), 0);
-    assert_int_equal(f.n, 4); /* a threshold of 0 is ignored */
+    assert_int_equal(bb_busbw_thresholds_parse(&f, "300,1G:250.5,peak:320,mean:7,0,all_reduce:8:3,alltoall:2"), 0);
+    assert_int_equal(f.n, 6); /* a threshold of 0 is ignored */
     assert_true(f.item[0].scope == BB_BUSBW_MEAN && f.item[0].gbps == 300);
     assert_true(f.item[1].scope == BB_BUSBW_SIZE && f.item[1].bytes == 1UL << 30 && f.item[1].gbps == 250.5);
     assert_true(f.item[2].scope == BB_BUSBW_PEAK && f.item[2].gbps == 320);
-    assert_true(f.item[3].scope == BB_BUSBW_MEAN && f.item[3].gbps == 7);
+    assert_true(f.item[3].scope == BB_BUSBW_MEAN && f.item[3].gbps == 7 && !f.item[3].collective);
+    assert_true(f.item[4].scope == BB_BUSBW_SIZE && f.item[4].bytes == 8 && f.item[4].gbps == 3);
+    assert_string_equal(f.item[4].collective, "all_reduce");
+    assert_true(f.item[5].scope == BB_BUSBW_MEAN && f.item[5].gbps == 2);
+    assert_string_equal(f.item[5].collective, "alltoall");
     assert_string_equal(bb_busbw_threshold_text(&f.item[1], text), "1 GiB");
     assert_string_equal(bb_busbw_threshold_text(&f.item[2], text), "peak");
     assert_int_equal(bb_busbw_thresholds_parse(&f, "a:b,c.json:92.5%"), 0);
@@ -26,9 +30,10 @@ static void parses_thresholds(void **state)
 
 static void rejects_invalid_thresholds(void **state)
 {
-    static const char *const bad[] = {"",       "x",    "-1",      "300,",   "1G:", "1G:x", ":300",
-                                      "1X:300", "2e9",  "pek:300", "1G:1:2", "nan", "inf",  "1G:-2",
-                                      "90%",    ":90%", "f:0%",    "f:x%",   "f:%"};
+    static const char *const bad[] = {
+        "",       "x",   "-1",  "300,",  "1G:", "1G:x", ":300",        "1X:300",         "2e9",          "pek:300",
+        "1G:1:2", "nan", "inf", "1G:-2", "90%", ":90%", "all_reduce:", "all_reduce:1G:", "reduce_all:3", "f:0%",
+        "f:x%",   "f:%"};
     struct bb_busbw_thresholds f;
     char many[256] = "";
 
@@ -46,8 +51,9 @@ static void rejects_invalid_thresholds(void **state)
 
 static void slowest_case_of_a_size_counts(void **state)
 {
-    const struct bb_busbw_threshold mean = {BB_BUSBW_MEAN, 0, 1, NULL}, peak = {BB_BUSBW_PEAK, 0, 1, NULL},
-                                    size = {BB_BUSBW_SIZE, 8, 1, NULL};
+    const struct bb_busbw_threshold mean = {.scope = BB_BUSBW_MEAN, .gbps = 1},
+                                    peak = {.scope = BB_BUSBW_PEAK, .gbps = 1},
+                                    size = {.scope = BB_BUSBW_SIZE, .bytes = 8, .gbps = 1};
     struct bb_busbw_tally t = {0};
 
     (void)state;

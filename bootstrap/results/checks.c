@@ -55,7 +55,7 @@ int bb_checks_validate(const char *junit, const char *prometheus)
 
 /* A document with what its formats have in common. */
 struct view {
-    const json_t *root;
+    const json_t *root, *rows;
     char *command, *label;       /* words of the command before its options; of emulated GPUs: "emulated"; owned */
     json_t *checks, *names;      /* checks; their names with host, and a number if they would not be unique; owned */
     size_t n[BB_CHECK_STATUSES]; /* number of checks with each status */
@@ -127,12 +127,13 @@ static void add_name(struct view *v, const json_t *check, json_t *count)
     free(name);
 }
 
-static struct view open_view(const json_t *root)
+static struct view open_view(const json_t *root, const json_t *rows)
 {
     const char *status = text_of(root, "status");
     const bool below = strcmp(status, "below threshold") == 0,
                emulated = json_is_true(json_object_get(root, "emulated"));
-    struct view v = {.root = root, .command = command_of(root), .label = bb_copy_text(emulated ? "emulated" : "")};
+    struct view v = {
+        .root = root, .rows = rows, .command = command_of(root), .label = bb_copy_text(emulated ? "emulated" : "")};
     json_t *checks = json_object_get(root, "checks"), *count = json_object(), *check;
     size_t i;
 
@@ -280,17 +281,22 @@ static void put_family(FILE *out, const char *name, const char *help)
 
 enum { LABELS = 5 };
 
-/* Writes a sample. labels: other labels with their values, which are left out if they are "". */
-static void put_labelled(const struct view *v, FILE *out, const char *metric, const char *const labels[LABELS][2],
-                         double value)
+/* Writes a sample up to its first labels. */
+static void put_metric(const struct view *v, FILE *out, const char *metric)
 {
-    fputs(metric, out);
-    fputc('{', out);
+    fprintf(out, "%s{", metric);
     put_label(out, "command", v->command);
     if (*v->label) {
         fputc(',', out);
         put_label(out, "gpus", v->label);
     }
+}
+
+/* Writes a sample. labels: other labels with their values, which are left out if they are "". */
+static void put_labelled(const struct view *v, FILE *out, const char *metric, const char *const labels[LABELS][2],
+                         double value)
+{
+    put_metric(v, out, metric);
     for (int i = 0; i < LABELS; i++)
         if (labels[i][0] && *labels[i][1]) {
             fputc(',', out);
@@ -401,6 +407,60 @@ static void put_findings(const struct view *v, FILE *out)
     json_decref(seen);
 }
 
+enum { BANDWIDTHS = 1000 };
+
+/* Returns the labels of a row that has a bus bandwidth, each after a comma; the caller frees them. */
+static char *labels_of(const json_t *row)
+{
+    static const char *const keys[] = {"collective", "mode", "dtype", "op", "placement", "variant", "group", "bytes"};
+    size_t bytes;
+    char *labels, number[32];
+    FILE *out = bb_open_text(&labels, &bytes);
+
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const json_t *value = json_object_get(row, keys[i]);
+
+        snprintf(number, sizeof number, "%lld", (long long)json_integer_value(value));
+        if (json_is_integer(value) || *text_of(row, keys[i])) {
+            fputc(',', out);
+            put_label(out, keys[i], json_is_integer(value) ? number : text_of(row, keys[i]));
+        }
+    }
+    bb_close_text(out, &labels);
+    return labels;
+}
+
+/* Writes the bus bandwidths of collectives: of rows with equal labels (repetitions) the highest, and without the algorithms that
+ * --sweep-algorithms forced. */
+static void put_bandwidths(const struct view *v, FILE *out)
+{
+    json_t *highest = json_object(), *value;
+    const json_t *row;
+    const char *labels;
+    size_t i;
+
+    json_array_foreach(v->rows, i, row)
+    {
+        const double gbps = real_of(row, "busbw_gbps");
+        char *key = labels_of(row);
+        const bool known = json_object_get(highest, key);
+
+        if (*text_of(row, "collective") && *text_of(row, "mode") && !isnan(gbps) &&
+            !json_is_true(json_object_get(row, "forced")) && !(real_of(highest, key) >= gbps) &&
+            (known || json_object_size(highest) < BANDWIDTHS))
+            json_object_set_new(highest, key, json_real(gbps));
+        free(key);
+    }
+    if (json_object_size(highest) > 0)
+        put_family(out, "busbar_busbw_bytes_per_second", "Bus bandwidth of a collective in bytes per second.");
+    json_object_foreach(highest, labels, value)
+    {
+        put_metric(v, out, "busbar_busbw_bytes_per_second");
+        fprintf(out, "%s} %.12g\n", labels, 1e9 * json_real_value(value));
+    }
+    json_decref(highest);
+}
+
 static void put_prometheus(const struct view *v, FILE *out)
 {
     put_family(out, "busbar_run_info", "Version of busbar.");
@@ -409,6 +469,7 @@ static void put_prometheus(const struct view *v, FILE *out)
     put_sample(v, out, "busbar_run_success", NULL, "", v->run == BB_CHECK_OK);
     put_family(out, "busbar_run_end_timestamp_seconds", "End of the last run, in seconds since 1970.");
     put_sample(v, out, "busbar_run_end_timestamp_seconds", NULL, "", (double)time(NULL));
+    put_bandwidths(v, out);
     if (json_array_size(v->checks) == 0)
         return;
     put_family(out, "busbar_check_status", "Result of a check: 0 ok, 1 warning, 2 failure, 3 unknown.");
@@ -433,9 +494,9 @@ static int save(const struct view *v, const char *path, const char *what, void p
     return bb_outfile_close(&file, what, 0);
 }
 
-int bb_checks_save(const json_t *root, const char *junit, const char *prometheus)
+int bb_checks_save(const json_t *root, const json_t *rows, const char *junit, const char *prometheus)
 {
-    struct view v = open_view(root);
+    struct view v = open_view(root, rows);
     int rc = save(&v, junit, "the JUnit report", put_junit), metrics;
 
     if (rc) /* busbar_run_success is about the exit status */
@@ -485,7 +546,7 @@ void bb_checks_print_nagios(const json_t *root, FILE *out)
 {
     static const char *const states[] = {"OK", "WARNING", "CRITICAL", "UNKNOWN"};
     static const struct escape escapes[] = {{'|', "/"}, {0}};
-    struct view v = open_view(root);
+    struct view v = open_view(root, NULL);
     const bool is_lost = strcmp(text_of(root, "status"), "timeout") == 0;
     const enum bb_check_status state = is_lost                                          ? BB_CHECK_FAIL
                                        : v.run == BB_CHECK_OK && v.n[BB_CHECK_WARN] > 0 ? BB_CHECK_WARN

@@ -37,11 +37,12 @@ int bb_checks_validate(const char *junit, const char *prometheus) BB_MUST_CHECK;
 
 /*
  * bb_checks_save - write the checks of a complete results document atomically (outfile.h).
+ *   rows        rows of the document, of which the metrics have the bus bandwidths; NULL: none
  *   junit       file for JUnit XML; NULL: none
  *   prometheus  file for Prometheus metrics; NULL: none
  *   Returns     0, or -BB_EFAIL after an error message
  */
-int bb_checks_save(const json_t *root, const char *junit, const char *prometheus) BB_MUST_CHECK;
+int bb_checks_save(const json_t *root, const json_t *rows, const char *junit, const char *prometheus) BB_MUST_CHECK;
 
 /* bb_checks_print_nagios - print the line of a Nagios plugin: state, number of checks, the worst ones, and as performance
  * data the values of the checks without host. */

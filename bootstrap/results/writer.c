@@ -99,7 +99,7 @@ void bb_results_writer_release(struct bb_results_writer *w)
 
 static int add_row(struct bb_results_writer *w, json_t *row)
 {
-    if (w->csv || w->at_end)
+    if (w->csv || w->at_end || json_is_string(json_object_get(w->settings, "prometheus")))
         json_array_append(w->rows, row);
     return bb_document_add(&w->document, json_incref(row));
 }
@@ -256,7 +256,7 @@ int bb_results_writer_finish(struct bb_results_writer *w, int rc, json_t *end)
     if (w->csv && !keeps_csv(w, end))
         count_failed(w, &rc, write_output(w, w->csv, csv_name, put_csv), end);
     count_failed(w, &rc,
-                 bb_checks_save(w->document.root, json_string_value(json_object_get(w->settings, "junit")),
+                 bb_checks_save(w->document.root, w->rows, json_string_value(json_object_get(w->settings, "junit")),
                                 json_string_value(json_object_get(w->settings, "prometheus"))),
                  end);
     if (w->path && !w->document.file.out && !w->document.replaces)

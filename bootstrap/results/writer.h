@@ -50,7 +50,7 @@ struct bb_results_writer {
     bool reopens;                /* the rank was started again: OPEN removes all rows, which the rank adds again */
     struct bb_document document; /* the JSON; writes the file if `path` is a regular file */
     bb_results_at_end *at_end;   /* completes a document that ends early; NULL: nothing does */
-    json_t *rows;                /* list of all rows, filled only for a CSV target or at_end */
+    json_t *rows;                /* list of all rows, filled only for a CSV target, Prometheus metrics or at_end */
 };
 
 /*

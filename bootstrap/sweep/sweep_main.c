@@ -595,7 +595,7 @@ static int gather_results(const struct sweep *s)
         bb_gathered_text(&g, o->full || o->view.top > 0, stdout);
         fflush(stdout); /* in a common file of stdout and stderr, the error below must be the last line */
     }
-    count_failed(&failed, bb_checks_save(root, o->junit, o->prometheus));
+    count_failed(&failed, bb_checks_save(root, NULL, o->junit, o->prometheus));
     rc = code && !failed ? bb_err(code, "%s", reason) : failed;
 out:
     json_decref(root);

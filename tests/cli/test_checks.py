@@ -40,8 +40,12 @@ def read_junit(path):
             for case, result in zip(cases, results)}
 
 
+def subject(labels):
+    return labels.get("check") or ("collective" in labels and (labels["collective"], labels["placement"], labels["bytes"])) or None
+
+
 def read_prometheus(path):
-    """Returns {(metric, check or None): value}. Each metric has its HELP and TYPE line before its samples, which are unique and together."""
+    """Returns {(metric, check, for bus bandwidths (collective, placement, bytes), or None): value}. Each metric has its HELP and TYPE line before its samples, which are unique and together."""
     text, found, described, seen = path.read_text(), {}, None, set()
     assert text.endswith("\n") and stat.S_IMODE(path.stat().st_mode) & 0o044 == 0o044  # node_exporter runs as another user
     lines = text.splitlines()
@@ -54,11 +58,11 @@ def read_prometheus(path):
         elif not line.startswith("# TYPE "):
             name, labels, value = SAMPLE.fullmatch(line).groups()
             labels = dict(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', labels))
-            assert name == described and labels.get("gpus", "emulated") == "emulated" and (name, labels.get("check")) not in found
-            found[name, labels.get("check")] = float(value)
+            assert name == described and labels.get("gpus", "emulated") == "emulated" and subject(labels) not in [s for n, s in found if n == name]
+            found[name, subject(labels)] = float(value)
     try:
         from prometheus_client.parser import text_string_to_metric_families as official
-        assert {(s.name, s.labels.get("check")): s.value for m in official(text) for s in m.samples} == found
+        assert {(s.name, subject(s.labels)): s.value for m in official(text) for s in m.samples} == found
     except ImportError:
         pass
     return found
@@ -99,7 +103,12 @@ def test_gates_of_bench(busbar, tmp_path):
     assert cases[name][0] == "failure" and "below the required" in cases[name][1] and cases["run"][0] is None
     assert metrics["busbar_check_measured_bytes_per_second", name] == pytest.approx(1e9 * root["results"][0]["busbw_gbps"])
     assert metrics["busbar_check_expected_bytes_per_second", name] == pytest.approx(1e9 * check["expected"])
+    assert metrics["busbar_busbw_bytes_per_second", ("all_reduce", "in_place", str(16 << 20))] == pytest.approx(1e9 * root["results"][0]["busbw_gbps"])
     run(busbar, tmp_path, *BENCH, "--min-busbw", "1", ranks=2)
+    done = busbar.run("bench", "all_gather", "all_reduce", "--sizes", "1M,4M", "-n", 2, "--repeats", 2, "-N", 2, "--prometheus", tmp_path / "no_limit.prom", ranks=2,
+                      env={"EMU_DATA": "off"})
+    assert done.returncode == 0 and {s for n, s in read_prometheus(tmp_path / "no_limit.prom") if n == "busbar_busbw_bytes_per_second"} == {
+        (collective, placement, size) for collective in ("all_gather", "all_reduce") for placement in ("in_place", "out_of_place") for size in ("1048576", "4194304")}
     _, cases, _ = run(busbar, tmp_path, *BENCH, "--expect", "auto", ranks=4, **SLOW)  # without a limit: a warning
     assert cases["lowest result / expected bus bandwidth"][0] == "system-out"
 

@@ -6,6 +6,7 @@
 #include "bootstrap/results/flat_table.h"
 #include "proxies/form/author/args.h"
 #include "proxies/workloads/sync/sync.h"
+#include "proxies/workloads/transformer/training_bytes.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -163,6 +164,8 @@ int bb_plan_resolve_cluster(const struct bb_plan_options *o, struct bb_cluster *
         bb_dtypes[config->sync.grad_dtype ? bb_dtype_find(config->sync.grad_dtype) : BB_FLOAT].bytes;
     f->host = resolve_host(o, cluster);
     resolve_forecast(o, cluster, config, f);
+    if (o->graph && !cluster->graphs_fuse_experts)
+        TRY(bb_training_validate_graph(config, true));
 out:
     return rc;
 }

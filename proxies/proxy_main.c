@@ -10,6 +10,7 @@
 #include "proxies/simulation/machine/cluster.h"
 #include "proxies/workloads/registry/registry.h"
 #include "proxies/workloads/registry/smoke.h"
+#include "proxies/workloads/transformer/training_bytes.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -108,14 +109,14 @@ static int validate_start_barrier(void)
 
 /* Reject NCCL_GRAPH_MIXING_SUPPORT=0 with --graph: normal steps and graph replays use the same communicators, and
  * NCCL does not support this mix if the variable is 0. */
-static int validate_graph(void)
+static int validate_graph(const struct bb_proxy_config *step, bool is_transformer)
 {
     const char *mixing = getenv("NCCL_GRAPH_MIXING_SUPPORT");
 
     if (mixing && strcmp(mixing, "0") == 0)
         return bb_err(BB_EUSAGE, "--graph mixes graph and non-graph steps on one communicator, but "
                                  "NCCL_GRAPH_MIXING_SUPPORT=0 is set; unset it, or leave out --graph");
-    return 0;
+    return is_transformer ? bb_training_validate_graph(step, false) : 0;
 }
 
 static const char free_sms[] = "free";
@@ -223,7 +224,7 @@ int bb_proxy_parse(struct bb_proxy_run_options *o, const struct bb_proxy **proxy
                       "%s: --%s only applies to forecasts (plan --cluster); a run copies nothing to the host",
                       o->step.proxy, o->step.sync.cpu_offload ? "optimizer-cpu-offload" : "cpu-offloading-num-layers");
     if (o->graph)
-        TRY(validate_graph());
+        TRY(validate_graph(&o->step, (*proxy)->features & BB_FEATURE_TRANSFORMER));
     if (o->start_barrier)
         TRY(validate_start_barrier());
     if (o->trace && o->traced_steps == 0)

@@ -77,7 +77,7 @@ def test_search_with_unequal_load_and_launches(busbar, cluster, captures):
     plan = json.loads(busbar.run(*command, "--json", "-", emulated=False).stdout)["predicted"]
     assert (plan["step_us"], plan["memory"]["needed_bytes"], plan["breakdown"]["compute_us"]) == (row["step_us"], row["memory_bytes"], row["compute_us"])
     line = re.search(r"  host-bound +(.*)\n", busbar.run(*command, emulated=False).stdout)[1]
-    assert re.search(r"; with --graph a step takes .* less\); try: .*--graph$" if captures else "; --graph cannot capture experts without --capacity-factor", line)
+    assert re.search(r"; with --graph a step takes .* less, Megatron-LM: with moe_paged_stash\); try: .*--graph$" if captures else "; --graph cannot capture experts without --capacity-factor", line)
     again = "; another layout may then be the fastest: search again with --graph" if captures else ""
     assert f"#   host-bound: {re.sub('a larger --micro-batch-size, or |; try: a larger --micro-batch-size$', '', line)}{again}\n" in found
     assert f", waits for launches by the host {100 * row['launch_wait_us'] / row['step_us']:.1f}%, " in found and row["launch_wait_us"] > 0

@@ -177,9 +177,10 @@ static void write_graph(const struct bb_prediction *p, const struct bb_forecast 
                  larger ? "; try: a larger --micro-batch-size" : "");
         return;
     }
-    snprintf(text, size, "with --graph%s a step takes %s (%.1f%% %s)%s%s%s%s",
+    snprintf(text, size, "with --graph%s a step takes %s (%.1f%% %s%s)%s%s%s%s",
              modules ? " in place of --cuda-graph-modules" : "", bb_format_rounded_time(bb_us_of(p->graph_ns), time),
              100 * fabs(1 - (double)p->graph_ns / (double)p->step_ns), p->graph_ns <= p->step_ns ? "less" : "more",
+             f->is_dropless ? ", Megatron-LM: with moe_paged_stash" : "",
              modules && !larger ? "" : "; try: ", larger ? "a larger --micro-batch-size" : "",
              larger && !modules ? ", or " : "", modules ? "" : "--graph");
 }
@@ -198,7 +199,7 @@ void bb_plan_host_text(const struct bb_prediction *p, const struct bb_forecast *
                        char host[BB_LAUNCH_TEXT], char experts[BB_LAUNCH_TEXT])
 {
     const double saved = saved_by_graphs(p), slower = (double)p->expert_ns / (double)p->step_ns;
-    char time[BB_ROUNDED_TEXT], graph[TEXT / 2];
+    char time[BB_ROUNDED_TEXT], graph[200];
 
     host[0] = experts[0] = '\0';
     write_graph(p, f, larger, graph, sizeof(graph));

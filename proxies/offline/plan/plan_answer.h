@@ -10,7 +10,7 @@
  * unit of the step time. */
 void bb_plan_answer_print(const struct bb_plan_report *report, FILE *out);
 
-#define BB_LAUNCH_TEXT 256
+#define BB_LAUNCH_TEXT 320
 /* bb_plan_host_text - write what makes the step noticeably longer than with CUDA graphs, and the step with them.
  *   p        prediction with graph_ns (bb_predict_graph)
  *   f        forecast: whether --graph can be added

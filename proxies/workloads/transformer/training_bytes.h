@@ -15,6 +15,15 @@
 int bb_training_load_arch(const struct bb_proxy_config *config, struct bb_arch *arch) BB_MUST_CHECK;
 
 /*
+ * bb_training_validate_graph - reject a CUDA graph of the whole step of a model whose experts have no capacity factor: only
+ * the GPU knows how many tokens each expert gets.
+ *   config   of a transformer; without --model it is accepted
+ *   modules  --cuda-graph-modules is an alternative
+ *   Returns  0, or -BB_EUSAGE after printing one error line
+ */
+int bb_training_validate_graph(const struct bb_proxy_config *config, bool modules) BB_MUST_CHECK;
+
+/*
  * bb_training_bytes - compute the bytes of GPU memory that training needs on the rank that needs most. The result
  * equals the maximum of bb_role.training_bytes over the roles (sets of ranks with the same program) of the generated
  * step.

@@ -537,6 +537,24 @@ int bb_training_load_arch(const struct bb_proxy_config *c, struct bb_arch *arch)
     return rc == 0 && c->layers ? bb_arch_with_layers(arch, c->layers) : rc;
 }
 
+int bb_training_validate_graph(const struct bb_proxy_config *c, bool modules)
+{
+    struct bb_arch arch;
+    int rc = 0;
+
+    if (!c->model || c->transformer.capacity > 0)
+        return 0;
+    TRY(bb_training_load_arch(c, &arch));
+    if (arch.experts > 0)
+        return bb_err(
+            BB_EUSAGE,
+            "%s: --graph cannot capture the experts of %s without --capacity-factor, since only the GPU knows "
+            "how many tokens each expert gets; try: --capacity-factor 1%s",
+            c->proxy, arch.name, modules ? ", or --cuda-graph-modules attn,moe_router without --graph" : "");
+out:
+    return rc;
+}
+
 /* ---- groups and communicators ---- */
 
 /* Adds a communicator for a process group of the rank grid, for example tp. *comm: index of the communicator in the

@@ -237,6 +237,22 @@ def test_advice_for_the_number_of_virtual_stages_is_accepted(busbar, layout, adv
     assert busbar.run(*args, *sum(options.items(), ()), emulated=False).returncode == 0
 
 
+@pytest.mark.parametrize("args, given, advice", [
+    ("--model mixtral_8x7b --ranks 6", {"--ep": "4", "--etp": "1"}, ["--ep 2"]), ("--model qwen3_30b_a3b --ranks 3", {"--ep": "16"}, ["--ep 1"]),
+    ("--model llama3_8b --ranks 1", {"--vpp": "3"}, ["--schedule 1f1b --vpp 1"]), ("--model llama3_8b --ranks 4 --dp 4", {"--vpp": "2"}, ["--schedule 1f1b --vpp 1"]),
+    ("--model llama3_70b --layers 81 --ranks 6 --tp 2", {"--vpp": "3"}, ["--schedule 1f1b --vpp 1", "--pp 3 --vpp 3"]),
+    ("--model mixtral_8x7b --ranks 3", {"--schedule": "dualpipe"}, ["--schedule zb-h1"]),
+    ("--model mixtral_8x7b --ranks 12 --micro-batches 12", {"--schedule": "dualpipe", "--pp": "3"}, ["--pp 4", "--schedule zb-h1"])])
+def test_advice_divides_ranks_experts_and_stages(busbar, args, given, advice):
+    done = busbar.run("plan", "transformer", *args.split(), *sum(given.items(), ()), emulated=False)
+    assert done.returncode == 2 and re.search("; try: (.*)\n$", done.stderr)[1].split(", or ") == advice
+    for tried in advice[:1]:  # the layers may not divide among the stages of the others
+        words = tried.split()
+        options = {**given, **dict(zip(words[::2], words[1::2]))}
+        done = busbar.run("plan", "transformer", *args.split(), *sum(options.items(), ()), emulated=False)
+        assert done.returncode == 0, done.stderr
+
+
 def test_advice_for_a_layout_without_stages_divides_the_ranks(busbar):
     """12 virtual stages, as 4 stages of 3 on 64 ranks."""
     args = "plan transformer --model llama3_8b --ranks 64 --micro-batches 16 --pipeline-layout Et*2|(t*3|)*10L".split()

@@ -3,6 +3,7 @@
 #include "proxies/workloads/transformer/schedule.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <sys/param.h>
 
 #define WORD(kind, word, row) word,
@@ -73,16 +74,28 @@ const struct bb_schedule_row bb_schedule_zb_h2 = {
 
 /* ---- validation ---- */
 
-static int validate_bidirectional(const struct bb_schedule *s, const char *prefix)
+/* Returns the first number of stages, `stages` or more in steps, that divides the ranks; 0: none. */
+static int possible_stages(int ranks, int stages, int step)
+{
+    while (stages <= ranks && ranks % stages != 0)
+        stages += step;
+    return stages <= ranks ? stages : 0;
+}
+
+static int validate_bidirectional(const struct bb_schedule *s, int ranks, const char *prefix)
 {
     int p = s->stages, m = s->micro_batches, even = m < 2 * p ? 2 * p : m + 1;
+    const int stages = possible_stages(ranks, p + 1, 2);
+    char option[32] = "";
 
+    if (stages)
+        snprintf(option, sizeof(option), "--pp %d, or ", stages);
     if (p % 2 != 0 || p < 2)
         return bb_err(
             BB_EUSAGE,
-            "%s: schedule %s pairs stages from both ends and requires an even number of stages, not %d; try: --pp %d, "
-            "or --schedule zb-h1",
-            prefix, bb_schedule_names[s->kind], p, p + 1);
+            "%s: schedule %s pairs stages from both ends and requires an even number of stages, not %d; try: %s"
+            "--schedule zb-h1",
+            prefix, bb_schedule_names[s->kind], p, option);
     if (m % 2 != 0 || m < 2 * p)
         return bb_err(BB_EUSAGE,
                       "%s: schedule %s feeds half of the micro-batches into each end and requires an even number, at "
@@ -91,12 +104,12 @@ static int validate_bidirectional(const struct bb_schedule *s, const char *prefi
     return 0;
 }
 
-int bb_schedule_validate(const struct bb_schedule *s, const char *prefix)
+int bb_schedule_validate(const struct bb_schedule *s, int ranks, const char *prefix)
 {
-    int p = s->stages, m = s->micro_batches, g = s->group;
+    int p = s->stages, m = s->micro_batches, g = s->group, stages = p < 2 ? possible_stages(ranks, 2, 1) : p;
 
     if (bb_schedule_is_bidirectional(s))
-        return validate_bidirectional(s, prefix);
+        return validate_bidirectional(s, ranks, prefix);
     if (!bb_schedule_row(s)->chunked && s->chunks == 1)
         return 0;
     if (!bb_schedule_row(s)->chunked)
@@ -104,11 +117,15 @@ int bb_schedule_validate(const struct bb_schedule *s, const char *prefix)
                       "%s: schedule %s supports one chunk of layers per stage, not %d; try: --schedule interleaved, or "
                       "without --vpp",
                       prefix, bb_schedule_names[s->kind], s->chunks);
+    if (!stages)
+        return bb_err(BB_EUSAGE,
+                      "%s: schedule interleaved requires at least 2 stages, not 1; try: --schedule 1f1b --vpp 1",
+                      prefix);
     if (p < 2 || s->chunks < 2)
         return bb_err(BB_EUSAGE,
                       "%s: schedule interleaved requires at least 2 stages and 2 chunks per stage, not %d and %d; try: "
                       "--schedule 1f1b --vpp 1, or --pp %d --vpp %d",
-                      prefix, p, s->chunks, p < 2 ? 2 : p, s->chunks < 2 ? 2 : s->chunks);
+                      prefix, p, s->chunks, stages, s->chunks < 2 ? 2 : s->chunks);
     if (m < p)
         return bb_err(BB_EUSAGE,
                       "%s: schedule interleaved requires at least as many micro-batches as stages, not %d for %d "

@@ -105,10 +105,11 @@ bool bb_schedule_is_bidirectional(const struct bb_schedule *s); /* returns wheth
 
 /*
  * bb_schedule_validate - check the numbers of stages, chunks and micro-batches.
+ *   ranks    for suggestions: numbers of stages that divide it are possible
  *   prefix   beginning of the message (the proxy's name)
  *   Returns  0, or -BB_EUSAGE after printing one error line that suggests the nearest valid numbers
  */
-int bb_schedule_validate(const struct bb_schedule *s, const char *prefix) BB_MUST_CHECK;
+int bb_schedule_validate(const struct bb_schedule *s, int ranks, const char *prefix) BB_MUST_CHECK;
 
 /* bb_schedule_max_slots - returns the maximum number of slots (forwards, backwards and separate weight gradients) of
  * a stage. With p stages, m micro-batches and v chunks per stage: 2 m v; zb-h1 and zb-h2: 3 m; dualpipe: 2 m + p -

@@ -143,7 +143,7 @@ static int resolve_schedule(struct bb_training *t)
                       "%s: --microbatch-group-size does not apply to schedule %s; leave it out, or try: --schedule "
                       "interleaved",
                       t->config->proxy, o->schedule);
-    return bb_schedule_validate(&t->schedule, t->config->proxy);
+    return bb_schedule_validate(&t->schedule, p * (o->dp ? 1 : t->grid.dp), t->config->proxy);
 }
 
 /* The overlap of two micro-batches requires several chunks per stage. Reports what divides the layers among them: two
@@ -415,6 +415,7 @@ static int reject_layout_options(const struct bb_training *t)
         {o->pipeline_layout, !o->first_layers && !o->last_layers, "pipeline-layout",
          "the layers of the first or last stage are given"},
         {o->sequence_parallel, t->grid.tp > 1, "sequence-parallel", "tp is 1"},
+        {o->tp_overlap, t->grid.tp > 1, "tp-comm-overlap", "tp is 1"},
         {o->tp_overlap, o->sequence_parallel, "tp-comm-overlap",
          "it requires --sequence-parallel; try: --sequence-parallel"},
         {t->config->sync.sync, false, "sync", "transformer has the option --dp-sync instead"},

@@ -94,6 +94,9 @@ const char *bb_grid_suggest(const struct bb_grid *grid, const struct bb_grid_mod
 /* bb_grid_nearest_divisor - returns the divisor of n whose ratio to `want` is closest to 1. */
 int bb_grid_nearest_divisor(int n, int want);
 
+/* bb_grid_nearest_common_divisor - likewise, of the common divisors of a and b; b 0: of the divisors of a. */
+int bb_grid_nearest_common_divisor(int a, int b, int want);
+
 /* bb_grid_layers_divide - returns whether `layers` layers can be divided equally among `parts` virtual pipeline
  * stages: `parts` divides `layers`, or `layers` + 2 with embedding and head counted as one layer each, and each
  * virtual stage has a layer. */

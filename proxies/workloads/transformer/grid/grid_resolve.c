@@ -72,6 +72,11 @@ int bb_grid_nearest_divisor(int n, int want)
     return best;
 }
 
+int bb_grid_nearest_common_divisor(int a, int b, int want)
+{
+    return b ? bb_grid_nearest_common_divisor(b, a % b, want) : bb_grid_nearest_divisor(a, want);
+}
+
 const char *const bb_grid_dense_names[BB_GRID_DENSE] = {"tp", "cp", "dp", "pp"};
 
 static long long multiply_axes(const struct bb_grid *g)
@@ -147,7 +152,7 @@ static int resolve_dense(struct bb_grid *g, const struct bb_grid_model *model, c
 
 /* ---- the expert grid ---- */
 
-static int resolve_expert(struct bb_grid *g, const char *who)
+static int resolve_expert(struct bb_grid *g, const struct bb_grid_model *model, const char *who)
 {
     int stage = g->ranks / g->pp, left;
 
@@ -159,7 +164,8 @@ static int resolve_expert(struct bb_grid *g, const char *who)
     left = stage / g->etp;
     if (left % g->ep != 0)
         return bb_err(BB_EUSAGE, "%s: %d ranks per stage are not divisible by etp %d x ep %d = %lld; try: --ep %d", who,
-                      stage, g->etp, g->ep, (long long)g->etp * g->ep, bb_grid_nearest_divisor(left, g->ep));
+                      stage, g->etp, g->ep, (long long)g->etp * g->ep,
+                      bb_grid_nearest_common_divisor(left, model ? model->arch->experts : 0, g->ep));
     g->edp = left / g->ep;
     return 0;
 }
@@ -239,7 +245,7 @@ int bb_grid_resolve(struct bb_grid *g, int ranks, const char *order, const struc
     g->etp += g->etp == 0;
     memcpy(g->requested, g->dense, sizeof(g->requested));
     TRY(resolve_dense(g, model, who));
-    TRY(resolve_expert(g, who));
+    TRY(resolve_expert(g, model, who));
     TRY(check_order(g, who));
 out:
     return rc;

@@ -168,11 +168,6 @@ const char *bb_grid_suggest(const struct bb_grid *grid, const struct bb_grid_mod
 
 /* ---- checks of a grid and a model ---- */
 
-static int greatest_common_divisor(int a, int b)
-{
-    return b ? greatest_common_divisor(b, a % b) : a;
-}
-
 static int nearest_multiple(int n, int of)
 {
     int nearest = (n + of / 2) / of * of;
@@ -217,11 +212,10 @@ static int validate_experts(const struct bb_grid *g, const struct bb_arch *a, co
         return 0;
     if (a->experts % g->ep != 0)
         return bb_err(BB_EUSAGE, "%s: %d experts are not divisible by ep %d; try: --ep %d", who, a->experts, g->ep,
-                      bb_grid_nearest_divisor(greatest_common_divisor(a->experts, stage / g->etp), g->ep));
+                      bb_grid_nearest_common_divisor(a->experts, stage / g->etp, g->ep));
     if (a->expert_ffn % g->etp != 0)
         return bb_err(BB_EUSAGE, "%s: expert FFN width %d is not divisible by etp %d; try: --etp %d", who,
-                      a->expert_ffn, g->etp,
-                      bb_grid_nearest_divisor(greatest_common_divisor(a->expert_ffn, stage / g->ep), g->etp));
+                      a->expert_ffn, g->etp, bb_grid_nearest_common_divisor(a->expert_ffn, stage / g->ep, g->etp));
     return 0;
 }
 

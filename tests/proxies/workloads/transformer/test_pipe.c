@@ -143,7 +143,7 @@ static void check_schedule(struct bb_schedule s, double f, double b, double w, b
     struct bb_prediction p;
     struct bb_step step;
 
-    assert_int_equal(bb_schedule_validate(&s, "test"), 0);
+    assert_int_equal(bb_schedule_validate(&s, 8, "test"), 0);
     make_pipeline(&step, &s, &times);
     assert_valid(&step);
     assert_true(labels_match(&step));

@@ -176,7 +176,7 @@ static void check_schedule(struct bb_schedule s, double f, double b, double w)
     double ideal = s.micro_batches * (f + b + w), time;
 
     assert_non_null(m);
-    assert_int_equal(bb_schedule_validate(&s, "test"), 0);
+    assert_int_equal(bb_schedule_validate(&s, 8, "test"), 0);
     *m = (struct simulation){.s = &s, .forward = f / s.chunks, .backward = b / s.chunks, .weights = w / s.chunks};
     time = simulate(m);
     assert_true(time > 0);
@@ -289,7 +289,7 @@ static void check_dualpipe(int p, int m, double f, double b, double w, double bo
     assert_non_null(d);
     *d = (struct dualpipe_simulation){
         .s = {BB_DUALPIPE, p, m, 2, p, false}, .forward = f, .backward = b, .weights = w, .both = both};
-    assert_int_equal(bb_schedule_validate(&d->s, "test"), 0);
+    assert_int_equal(bb_schedule_validate(&d->s, 8, "test"), 0);
     for (int k = 0; k < 2 * MAX_STAGES * 2 * MAX_MICRO_BATCHES; k++)
         (&d->ended[0][0][0])[k] = -1;
     for (int r = 0; r < p; r++)
@@ -333,7 +333,7 @@ static void interleaved_with_wide_groups_ends(void **state)
         struct simulation *m = calloc(1, sizeof(*m));
 
         assert_non_null(m);
-        assert_int_equal(bb_schedule_validate(&s, "test"), 0);
+        assert_int_equal(bb_schedule_validate(&s, 8, "test"), 0);
         *m = (struct simulation){.s = &s, .forward = 1, .backward = 2};
         assert_true(simulate(m) > 0);
         for (int r = 0; r < s.stages; r++)
@@ -353,7 +353,7 @@ static void rejects_invalid_schedules(void **state)
 
     (void)state;
     for (size_t i = 0; i < ROWS(bad); i++)
-        assert_int_equal(bb_schedule_validate(&bad[i], "test"), -BB_EUSAGE);
+        assert_int_equal(bb_schedule_validate(&bad[i], 8, "test"), -BB_EUSAGE);
 }
 
 int main(void)

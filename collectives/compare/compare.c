@@ -1210,7 +1210,9 @@ static const struct bb_opts set = {
     .doc =
         "Is B faster or slower than A? Compares two result files row by row by the confidence intervals of the\n"
         "medians. Several files, or two steps (busbar plan PROXY, busbar proxy): a table with one line per file: the\n"
-        "options that differ, step time, ratio to the first file, throughput, memory and exposed time by cause.\n"
+        "options that differ, step time, ratio to the first file, throughput, memory and exposed time by cause; of "
+        "four or\n"
+        "more, such as those of several nights, also the last one against the range of all files before it.\n"
         "Reads JSON of busbar bench, busbar proxy, busbar health, busbar plan --cluster (predictions) and nccl-tests,\n"
         "and nccl-tests' printed output. FILE - is stdin.",
     .exits = {BB_EXITS_OFFLINE, [5] = "a file is slower than --threshold allows, or failed, or --strict is not met"},

@@ -591,6 +591,74 @@ static void print_rules(const struct table *t, FILE *out)
     }
 }
 
+/* The range of a row's times in the files before the last one; infinite: not in all of them. */
+struct range {
+    double low, high;
+};
+
+/* Returns the range of each row of the last file, owned by the caller. */
+static struct range *ranges_before_last(const struct table *t)
+{
+    const struct bb_result_file *last = &t->files[t->n - 1];
+    struct range *ranges;
+    long *of_last, *of_file;
+
+    BB_NEW(ranges, last->n);
+    BB_NEW(of_last, last->n);
+    for (size_t r = 0; r < last->n; r++)
+        ranges[r] = (struct range){INFINITY, -INFINITY};
+    for (const struct bb_result_file *f = t->files; f < last; f++) {
+        BB_NEW(of_file, f->n);
+        bb_match_rows(last, f, of_last, of_file);
+        for (size_t r = 0; r < last->n; r++) {
+            const double us = of_last[r] < 0 ? NAN : f->rows[of_last[r]].time_us;
+
+            ranges[r].low = fmin(ranges[r].low, isnan(us) ? 0 : us);
+            ranges[r].high = fmax(ranges[r].high, isnan(us) ? INFINITY : us);
+        }
+        free(of_file);
+    }
+    free(of_last);
+    return ranges;
+}
+
+/* Prints in how many rows the last file, such as that of the last night, is outside of the range of all files before it. The first
+ * file, with which the table compares, may be an outlier. Of n equal files, the last one is the slowest of a row in 1 / n. */
+static void print_last(const struct table *t, FILE *out)
+{
+    const struct bb_result_file *last = &t->files[t->n - 1];
+    struct range *ranges = ranges_before_last(t);
+    size_t rows = 0, slower = 0, faster = 0;
+    const struct bb_timing *worst = NULL;
+    double spread = 0, ratio = 1;
+    char size[BB_TIMING_SIZE];
+
+    for (size_t r = 0; r < last->n; r++) {
+        const double us = last->rows[r].time_us;
+
+        if (!isfinite(ranges[r].high) || !(ranges[r].low > 0) || isnan(us))
+            continue;
+        rows++;
+        spread += ranges[r].high / ranges[r].low - 1;
+        slower += us > ranges[r].high;
+        faster += us < ranges[r].low;
+        if (us / ranges[r].high > ratio) {
+            ratio = us / ranges[r].high;
+            worst = &last->rows[r];
+        }
+    }
+    if (rows > 0) {
+        fprintf(
+            out,
+            "# %s and all %d files before it: slower than each of them in %zu of %zu rows (of equal files: about %.0f)",
+            last->path, t->n - 1, slower, rows, (double)rows / t->n);
+        if (worst)
+            fprintf(out, ", at most +%.1f %% (%s%s)", 100 * (ratio - 1), worst->what, bb_timing_size(worst, size));
+        fprintf(out, "; faster in %zu; those differ from each other by %.1f %%\n", faster, 100 * spread / (double)rows);
+    }
+    free(ranges);
+}
+
 static void print_notes(const struct table *t, FILE *out)
 {
     bool predicted = false, measured = false, inconclusive = false, doubted = true;
@@ -623,6 +691,8 @@ static void print_notes(const struct table *t, FILE *out)
         fputs("; busbw: mean of the rows", out);
     fputc('\n', out);
     print_rules(t, out);
+    if (t->n > 3 && !t->steps && !t->files->host && !predicted)
+        print_last(t, out);
     if (t->files->host)
         fputs(BB_OTHER_HOSTS_NOTE, out);
     if (best > 0)

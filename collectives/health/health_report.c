@@ -469,9 +469,7 @@ void bb_health_print_tests(const struct bb_health_report *r, int first, int end)
             print_lowest(r, test);
         if (isfinite(median) && isfinite(expected))
             fprintf(out, ", expected %.4g%s%s", expected, h->share[test] < 1 ? " while all pairs share uplinks" : "",
-                    bb_health_tests[test].part != BB_HEALTH_A_GPU && median > 1.15 * expected
-                        ? "; warning: wrong profile?"
-                        : "");
+                    bb_health_exceeds((enum bb_health_test)test, median / expected) ? "; warning: wrong profile?" : "");
         else if (isfinite(median) && r->source[0] && bb_health_tests[test].part == BB_HEALTH_A_GPU)
             fprintf(out, h->took_part[test] * h->gpus < BB_HEALTH_REFERENCE_PEERS
                              ? ", not judged: too few GPUs to compare with each other"

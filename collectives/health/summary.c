@@ -38,14 +38,15 @@ static int count_levels(const json_t *list, enum bb_health_level level)
     return n;
 }
 
-int bb_health_count_failed(const json_t *findings)
+/* Returns the number of parts with findings of this level; the link of two GPUs is one part. */
+static int count_parts(const json_t *findings, enum bb_health_level level)
 {
     json_t *names = json_object();
     const json_t *f;
     size_t i;
     int n;
 
-    json_array_foreach(findings, i, f) if (has_level(f, BB_HEALTH_FAIL))
+    json_array_foreach(findings, i, f) if (has_level(f, level))
     {
         const bool is_all = strcmp(text_of(f, "part"), "all") == 0; /* "most of the cluster" once for each test */
         const char *name = text_of(f, is_all ? "reason" : "name"), *link = strstr(text_of(f, "reason"), ": GPU");
@@ -58,6 +59,11 @@ int bb_health_count_failed(const json_t *findings)
     n = (int)json_object_size(names);
     json_decref(names);
     return n;
+}
+
+int bb_health_count_failed(const json_t *findings)
+{
+    return count_parts(findings, BB_HEALTH_FAIL);
 }
 
 /* Prints the findings that fit: the line about the others takes the place of two or more. */
@@ -75,9 +81,22 @@ static void print_findings(const json_t *root, const struct bb_health_scope *sco
         fprintf(out, "# %zu further findings: --full, --json\n", n - shown);
 }
 
+/* Prints why there is no line for scontrol although a part fails, as a comment of the shell. */
+static void print_undrained(const json_t *findings, FILE *out)
+{
+    const int failed = bb_health_count_failed(findings);
+    const json_t *f = json_array_get(findings, 0); /* they are sorted */
+
+    if (failed == 0)
+        return;
+    fprintf(out, "# no node to drain: it is not known which node is the cause: %s", text_of(f, "name"));
+    fprintf(out, failed > 1 ? " and %d more\n" : "\n", failed - 1);
+}
+
 void bb_health_print_drain(const json_t *root, FILE *out)
 {
     const json_t *verdict;
+    bool any = false;
     size_t i;
 
     json_array_foreach(json_object_get(root, "verdicts"), i, verdict) if (has_level(verdict, BB_HEALTH_FAIL))
@@ -91,10 +110,13 @@ void bb_health_print_drain(const json_t *root, FILE *out)
         fprintf(out, "scontrol update nodename=%s state=drain reason=\"busbar: %s\"\n", text_of(verdict, "host"),
                 reason);
         free(reason);
+        any = true;
     }
+    if (!any)
+        print_undrained(json_object_get(root, "findings"), out);
 }
 
-/* Prints how many paths between nodes were tested. left: number of nodes that have not failed */
+/* Prints how many pairs of nodes were tested, whose paths the stages between nodes judge. left: number of nodes that have not failed */
 static void print_paths(const json_t *paths, int nodes, int left, bool has_findings,
                         const struct bb_health_scope *scope, FILE *out)
 {
@@ -103,12 +125,12 @@ static void print_paths(const json_t *paths, int nodes, int left, bool has_findi
     const bool no_pairs =
         strcmp(scope->from && *scope->from ? scope->from : scope->only, "bisection") == 0; /* the stage was not run */
 
+    if (total == 0 && strcmp(scope->only, "all") == 0)
+        fprintf(out, "; no NIC, path or rail tested: one node");
     if (total == 0)
         return;
-    if (tested == 0 || has_findings)
-        fprintf(out, "; %d of %d paths between nodes tested", tested, total);
-    else
-        fprintf(out, "; no slow path among the %d of %d tested", tested, total);
+    fprintf(out, "; pairs of nodes tested: %d of %d%s", tested, total,
+            tested > 0 && !has_findings ? ", none slow" : "");
     if (tested > 0 && tested < left * (left - 1) / 2)
         fprintf(out, "; all: %s--rounds %d", no_pairs ? "--only pairs " : "", all);
     else if (tested > 0 && !no_pairs && scope->rounds > all)
@@ -215,15 +237,39 @@ static void print_tested_gpus(const json_t *gpus, int nodes, FILE *out)
         fprintf(out, "; %d of %d GPUs of %s tested", tested, total, nodes == 1 ? "the node" : "each node");
 }
 
+/* Prints the first test whose median is far above the expectation, and the number of others. */
+static void print_exceeding(const json_t *tests, FILE *out)
+{
+    const json_t *row;
+    size_t i;
+    int n = 0;
+
+    json_array_foreach(tests, i, row)
+    {
+        const double ratio =
+            json_number_value(json_object_get(row, "median")) / json_number_value(json_object_get(row, "expected"));
+
+        for (int test = 0; test < BB_HEALTH_TESTS; test++)
+            if (strcmp(text_of(row, "test"), bb_health_tests[test].name) == 0 &&
+                bb_health_exceeds((enum bb_health_test)test, ratio) && n++ == 0)
+                fprintf(out, "; wrong profile? %s: %.0f %% of the expected", text_of(row, "test"), 100 * ratio);
+    }
+    if (n > 1)
+        fprintf(out, ", and %d more test%s", n - 1, n == 2 ? "" : "s");
+}
+
 static void print_verdict(const json_t *root, const struct bb_health_scope *scope, FILE *out)
 {
     const json_t *findings = json_object_get(root, "findings"), *verdicts = json_object_get(root, "verdicts");
-    const int failed = bb_health_count_failed(findings), nodes = (int)json_array_size(verdicts);
+    const int failed = bb_health_count_failed(findings), warned = count_parts(findings, BB_HEALTH_WARN),
+              nodes = (int)json_array_size(verdicts);
     const bool is_from = scope->from && *scope->from, is_part = is_from || strcmp(scope->only, "all") != 0;
 
     fprintf(out, "# ");
     if (failed > 0)
         fprintf(out, "FAILED: %d part%s; ", failed, failed == 1 ? "" : "s");
+    else if (warned > 0)
+        fprintf(out, "WARNING: %d part%s; ", warned, warned == 1 ? "" : "s");
     if (is_part)
         fprintf(out, "only stage%s %s%s: ", is_from ? "s" : "", is_from ? scope->from : scope->only,
                 is_from ? " and later" : "");
@@ -232,6 +278,7 @@ static void print_verdict(const json_t *root, const struct bb_health_scope *scop
             count_levels(verdicts, BB_HEALTH_FAIL), count_levels(verdicts, BB_HEALTH_UNKNOWN));
     print_tested_gpus(json_object_get(root, "node_gpus"), nodes, out);
     print_others(root, out);
+    print_exceeding(json_object_get(root, "tests"), out);
     print_paths(json_object_get(root, "paths"), nodes, nodes - count_levels(verdicts, BB_HEALTH_FAIL),
                 has_slow_path(findings), scope, out);
     if (strcmp(scope->only, "all") == 0 && nodes > 1)

@@ -125,6 +125,12 @@ enum bb_health_level bb_health_judge(double ratio)
     return judge(ratio, 1, &(struct peers){0});
 }
 
+bool bb_health_exceeds(enum bb_health_test test, double ratio)
+{
+    /* the best GEMM shapes of A100, H100 and B200 reach 1.21 to 1.38 of the profiles' rates (MAMF, stas00/ml-engineering) */
+    return isfinite(ratio) && ratio > (bb_health_tests[test].part == BB_HEALTH_A_GPU ? 1.5 : 1.15);
+}
+
 const char *bb_health_percent(double part, char text[BB_HEALTH_PERCENT_TEXT])
 {
     static const double limits[] = {BB_HEALTH_FAILS, BB_HEALTH_WARNS, BB_HEALTH_OUTLIER};

@@ -30,7 +30,7 @@ def test_healthy_nodes_reach_the_expectation(busbar, tmp_path, cluster):
     tests = {test["test"]: test for test in root["tests"]}
     assert len(tests) == 11 and all(abs(t["median"] / t["expected"] - 1) < (0.02 if t["stage"] == "copies" else 0.01) for t in tests.values()), tests
     assert len(root["results"]) == 9 * 8 + 2 * 3 * 8 and done.stdout.splitlines()[-1] == (
-        "# 4 nodes: 4 ok, 0 warn, 0 fail, 0 unknown; 2 of 8 GPUs of each node tested; no slow path among the 6 of 6 tested")
+        "# 4 nodes: 4 ok, 0 warn, 0 fail, 0 unknown; 2 of 8 GPUs of each node tested; pairs of nodes tested: 6 of 6, none slow")
 
 
 LOST_GPU = "CUDA finds 7 GPUs, expected 8: a GPU may be lost"
@@ -55,7 +55,7 @@ def test_missing_gpus_are_named(busbar, tmp_path):
         return lines[-1]
     for gpus, env in ((4, {}), (3, {"CUDA_VISIBLE_DEVICES": "5,6,7"})):  # a job that was given a part of the node
         root, lines, _ = run(gpus, 8, **env)
-        assert lines[-1] == f"# 1 node: 1 ok, 0 warn, 0 fail, 0 unknown; {gpus} of 8 GPUs of the node tested" and not root["findings"]
+        assert lines[-1] == f"# 1 node: 1 ok, 0 warn, 0 fail, 0 unknown; {gpus} of 8 GPUs of the node tested; no NIC, path or rail tested: one node" and not root["findings"]
     assert 'busbar_run_success{command="health",gpus="emulated"} 1' in (tmp_path / "m.prom").read_text()
     for gpus, devices, env, text in ((8, 8, {"CUDA_VISIBLE_DEVICES": "0,1,2"}, "8 ranks on this host but only 3 GPUs"),
                                      (8, 4, {"EMU_CLUSTER": "gh200-quad-ib", "EMU_NODES": "1"}, "but only 4 GPUs; start at most 4 per node"),
@@ -63,7 +63,7 @@ def test_missing_gpus_are_named(busbar, tmp_path):
         assert text in run(gpus, devices, status=2, **env)[2]  # a usage error changes no file
     assert 'busbar_run_success{command="health",gpus="emulated"} 1' in (tmp_path / "m.prom").read_text()
     last = fails(*run(7, 7, status=5))
-    assert last == "# FAILED: 1 part; 1 node: 0 ok, 0 warn, 1 fail, 0 unknown; 7 of 8 GPUs of the node tested"
+    assert last == "# FAILED: 1 part; 1 node: 0 ok, 0 warn, 1 fail, 0 unknown; 7 of 8 GPUs of the node tested; no NIC, path or rail tested: one node"
     assert fails(*run(8, 7, status=5), tested=False, more="; see nvidia-smi -L, dmesg (Xid); to test the others: start 7 ranks") == "# ENDED in stage inventory"
     for gpus, args in ((8, ("--expect", "h100-sxm-ib")), (1, ())):  # the driver is down: exit status 1, and the next job started
         root, lines, error = run(gpus, 0, *args, status=5)
@@ -189,18 +189,18 @@ def test_number_of_tested_paths(busbar, tmp_path):
     link = "link=node0-node8:0.5"
     root, found, done = health(busbar, tmp_path, "--from", "pairs", ranks=16, nodes=16, slow=link)
     assert not found and root["paths"] == {"tested": 40, "total": 120}
-    assert done.stdout.splitlines()[-1].endswith(" 0 unknown; 1 of 8 GPUs of each node tested; no slow path among the 40 of 120 tested; all: --rounds 15")
+    assert done.stdout.splitlines()[-1].endswith(" 0 unknown; 1 of 8 GPUs of each node tested; pairs of nodes tested: 40 of 120, none slow; all: --rounds 15")
     done = busbar.run("health", "--only", "pairs", "-n", 1, "--rounds", 16, "--json", tmp_path / "r.json", ranks=16, env={
         "EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_NODES": "16", "EMU_SLOW": link})
     root = json.loads((tmp_path / "r.json").read_text())
     assert done.returncode == 5 and [(f["part"], f["node"], f["other_node"]) for f in root["findings"]] == [("path", 0, 8)]
-    assert root["paths"] == {"tested": 120, "total": 120} and done.stdout.endswith("; 120 of 120 paths between nodes tested; 15 rounds test all, --rounds 16 adds none\n")
+    assert root["paths"] == {"tested": 120, "total": 120} and done.stdout.endswith("; pairs of nodes tested: 120 of 120; 15 rounds test all, --rounds 16 adds none\n")
     root, _, done = health(busbar, tmp_path, ranks=8, nodes=4, status=5, EMU_FAULT="die:rank=5,call=3,name=ncclAllReduce")
-    assert root["paths"] == {"tested": 3, "total": 6} and re.search(r"; no slow path among the 3 of 6 tested; paths of \S+ not tested, to test them: --only pairs\n$", done.stdout)
+    assert root["paths"] == {"tested": 3, "total": 6} and re.search(r"; pairs of nodes tested: 3 of 6, none slow; paths of \S+ not tested, to test them: --only pairs\n$", done.stdout)
 
 
-@pytest.mark.parametrize("stage, tested, end", [("bisection", 12, "1 of 8 GPUs of each node tested; no slow path among the 12 of 28 tested; all: --only pairs --rounds 7"),
-                                                ("inventory", 0, "0 of 28 paths between nodes tested")])
+@pytest.mark.parametrize("stage, tested, end", [("bisection", 12, "1 of 8 GPUs of each node tested; pairs of nodes tested: 12 of 28, none slow; all: --only pairs --rounds 7"),
+                                                ("inventory", 0, "pairs of nodes tested: 0 of 28")])
 def test_last_line_of_one_stage_states_what_was_not_tested(busbar, tmp_path, stage, tested, end):
     """Three cuts of eight nodes have twelve pairs, not nodes 0 and 1. Each pair of the bisection is judged, as there is no stage pairs."""
     root, found, done = health(busbar, tmp_path, "--only", stage, ranks=8, nodes=8, slow="link=node0-node1:0.3")
@@ -258,6 +258,7 @@ def test_slow_leaf_of_two_oversubscribed_nodes_drains_no_node(busbar, tmp_path, 
     root, seen, done = health(busbar, tmp_path, "--only", "pairs", "--drain", ranks=16, nodes=8, status=5, slow=f"link={link}",
                               EMU_CLUSTER=str(leaves(2, nodes=2, rails=rails)))
     assert seen == {("fail", "leaf", 4, gpu)} and "scontrol" not in done.stdout
+    assert f'# no node to drain: it is not known which node is the cause: {root["findings"][0]["name"]}\n' in done.stdout
     assert re.search(f"leaf switch of [^ ]+-node4 to [^ ]+-node5{text}: ", done.stderr)
 
 
@@ -287,7 +288,7 @@ def test_expectation_is_that_of_the_nodes_that_are_left(busbar, tmp_path):
 
 def test_paths_of_a_slow_nic_are_slow(busbar, tmp_path):
     """The finding is about the NIC. A slow GPU leaves the paths of the other nodes fast."""
-    for slow, text in (("link=node1-nic0:0.5", "; 3 of 3 paths between nodes tested\n"), ("rank=1:1.4", "; no slow path among the 1 of 3 tested; ")):
+    for slow, text in (("link=node1-nic0:0.5", "; pairs of nodes tested: 3 of 3\n"), ("rank=1:1.4", "; pairs of nodes tested: 1 of 3, none slow; ")):
         _, found, done = health(busbar, tmp_path, ranks=3, nodes=3, status=5, slow=slow)
         assert len(found) == 1 and text in done.stdout, done.stdout
 
@@ -297,7 +298,7 @@ def test_untested_paths_of_failed_nodes_are_named(busbar, tmp_path):
     slow = "rank=2:1.4,link=node1-node3:0.5"
     root, _, done = health(busbar, tmp_path, ranks=8, nodes=4, status=5, slow=slow)
     host = root["verdicts"][1]["host"]
-    assert done.stdout.endswith(f"; no slow path among the 3 of 6 tested; paths of {host} not tested, to test them: --only pairs\n")
+    assert done.stdout.endswith(f"; pairs of nodes tested: 3 of 6, none slow; paths of {host} not tested, to test them: --only pairs\n")
     _, found, done = health(busbar, tmp_path, "--only", "pairs", ranks=8, nodes=4, status=5, slow=slow)
     assert any(part == "path" for _, part, *_ in found) and "not tested" not in done.stdout
 
@@ -617,7 +618,7 @@ def test_missing_nodes_of_the_baseline_are_named(busbar, tmp_path):
     assert re.search(f"(?m)^# baseline: 4 nodes, this run has 2; no expected values for bisection, rails and whole$", done.stdout), done.stdout
     assert re.search(f"(?m)^warn +inventory all nodes: {line}$", done.stdout) and [host[-6:] for host in root["missing_hosts"]] == ["-node2", "-node3"]
     last = done.stdout.splitlines()[-1]
-    assert re.search(r"0 fail, 0 unknown; missing nodes of the baseline: \S+-node2, \S+-node3; 0 of 1 paths", last) and "finding" not in last, last
+    assert re.search(r"0 fail, 0 unknown; missing nodes of the baseline: \S+-node2, \S+-node3; pairs of nodes tested: 0 of 1$", last) and "finding" not in last, last
     good.write_text(good.read_text().replace("-node", "-old"))
     root, found, done = health(busbar, tmp_path, "--only", "inventory", "--expect", good, ranks=2, nodes=2)
     assert found == set() and root["missing_hosts"] == [] and "# baseline: 4 nodes, this run has 2; no expected values for" in done.stdout
@@ -689,8 +690,10 @@ def test_slightly_slow_nic_is_one_finding(busbar, tmp_path, factor):
 
 
 def test_left_out_stages_and_a_wrong_profile_are_said(busbar, tmp_path):
-    _, _, done = health(busbar, tmp_path, "--expect", "a100-sxm-ib", "--only", "pairs", ranks=4, nodes=2)
-    assert "wrong profile?" in done.stdout
+    _, _, done = health(busbar, tmp_path, "--expect", "a100-sxm-ib", ranks=4, nodes=2)
+    lines = [line.split()[1] for line in done.stdout.splitlines() if line.endswith("; warning: wrong profile?")]
+    assert {"gpu", "copies", "node", "pairs"} <= set(lines), done.stdout
+    assert f"; wrong profile? GEMM: 299 % of the expected, and {len(lines) - 1} more tests; " in done.stdout.splitlines()[-1]
     _, _, done = health(busbar, tmp_path, ranks=6, nodes=3, status=5, slow="rank=2:1.4,rank=5:1.4")
     assert re.search("pairs .*: not run, too few nodes are left", done.stdout)
 
@@ -698,7 +701,8 @@ def test_left_out_stages_and_a_wrong_profile_are_said(busbar, tmp_path):
 def test_one_node_that_fails_has_no_paths_and_no_later_stage(busbar, tmp_path):
     _, found, done = health(busbar, tmp_path, ranks=8, nodes=1, status=5, slow="rank=5:1.3")
     assert found == {("fail", "gpu", 0, 5)} and done.stdout.count("not run, the node failed an earlier test") == 5
-    assert "access" not in done.stdout and done.stdout.splitlines()[-1] == "# FAILED: 1 part; 1 node: 0 ok, 0 warn, 1 fail, 0 unknown"
+    assert "access" not in done.stdout and done.stdout.splitlines()[-1] == (
+        "# FAILED: 1 part; 1 node: 0 ok, 0 warn, 1 fail, 0 unknown; no NIC, path or rail tested: one node")
 
 
 def test_wrong_data_of_a_copy_ends_the_run(busbar, tmp_path):

@@ -253,6 +253,13 @@ def test_advice_divides_ranks_experts_and_stages(busbar, args, given, advice):
         assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("args, reason", [("--ranks 8 --recompute-num-layers 5 --recompute-modules mlp", "recompute-num-layers does not apply: it excludes --recompute-modules"),
+                                          ("--ranks 1 --tp-comm-overlap", "tp-comm-overlap does not apply: tp is 1")])
+def test_options_that_nothing_makes_apply_are_left_out(busbar, args, reason):
+    done = busbar.run("plan", "transformer", "--model", "llama3_8b", *args.split(), emulated=False)
+    assert (done.returncode, done.stderr) == (2, f"busbar: transformer: --{reason}; leave it out\n")
+
+
 def test_advice_for_a_layout_without_stages_divides_the_ranks(busbar):
     """12 virtual stages, as 4 stages of 3 on 64 ranks."""
     args = "plan transformer --model llama3_8b --ranks 64 --micro-batches 16 --pipeline-layout Et*2|(t*3|)*10L".split()

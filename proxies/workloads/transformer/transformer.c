@@ -367,6 +367,7 @@ static int reject_training_options(const struct bb_training *t)
     const struct bb_transformer_options *o = &t->config->transformer;
     static const char offload[] = "cpu-offloading-num-layers";
     const struct requirement rows[] = {
+        {o->recompute_layers && o->recompute_modules, false, "recompute-num-layers", "it excludes --recompute-modules"},
         {o->recompute_layers, t->layers_config.recompute == BB_RECOMPUTE_FULL, "recompute-num-layers",
          "it requires --recompute full; try: --recompute full"},
         {t->layers_config.recompute == BB_RECOMPUTE_OPS,

@@ -6,6 +6,7 @@
 #include "bootstrap/base/stats.h"
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/opts.h"
+#include "bootstrap/results/results.h"
 #include "collectives/compare/nccl_tests_text.h"
 #include "collectives/ops/coll.h"
 
@@ -803,6 +804,18 @@ void bb_warn_if_incomplete(const char *path, const json_t *root, bool reference)
     else if (reference && bb_is_below_threshold(root))
         bb_warn("%s: the run ended with status 'below threshold', so it is a doubtful reference%s%.240s", path,
                 reason ? ": " : "", reason ? reason : "");
+}
+
+void bb_warn_if_restricted(const char *path, const json_t *root)
+{
+    const char *there = json_string_value(json_object_get(root, "restricted_by"));
+    char *here = bb_json_restrictions(NULL, NULL);
+
+    if (json_is_true(json_object_get(root, "shared_gpu")))
+        bb_warn("%s: several ranks shared a GPU, so it is a doubtful reference", path);
+    else if (there && (!here || strcmp(there, here) != 0))
+        bb_warn("%s: measured with %s, which can lower the bandwidth, so it is a doubtful reference", path, there);
+    free(here);
 }
 
 /* Writes the slow part of `bench p2p` or `proxy`: "rank 5 (node2)", "path from node 1 (node1) to node 2". */

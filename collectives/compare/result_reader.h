@@ -77,10 +77,13 @@ extern const char *const bb_test_sizes[BB_TEST_SIZES];
  * nccl-tests. root: the parsed file.
  * bb_is_below_threshold - return whether a run ended in order, but with a part that fails, or below a limit of its own.
  * bb_warn_if_incomplete - print a warning that names the status. reference: other runs are judged by this run, so also warn if
- * it missed a threshold. */
+ * it missed a threshold.
+ * bb_warn_if_restricted - print a warning if ranks of a reference shared a GPU, or if variables of the environment that the
+ * environment of this process does not have can have lowered its bandwidth. */
 const char *bb_incomplete_status(const json_t *root);
 bool bb_is_below_threshold(const json_t *root);
 void bb_warn_if_incomplete(const char *path, const json_t *root, bool reference);
+void bb_warn_if_restricted(const char *path, const json_t *root);
 
 /* bb_result_slow_text - describe an element of `causes` (bench p2p) or `slow_gpus` (bench compute) of a result file: "rank
  * 4 (node1): bandwidth 12.45 GB/s, other links 24.82". Returns text. */

@@ -8,6 +8,7 @@
 #include "bootstrap/results/results.h"
 #include "bootstrap/start/launcher.h"
 #include "bootstrap/supervise/supervise.h"
+#include "collectives/compare/result_reader.h"
 #include "collectives/health/summary.h"
 
 #include <math.h>
@@ -337,6 +338,7 @@ static void warn_of_baseline(const struct bb_health_options *o, const json_t *ro
     if (n > 0 || !status || strcmp(status, "ok") != 0)
         bb_warn("--expect %s: its status is '%.40s', with %zu finding%s, so its values may be too low", o->expect,
                 status ? status : "?", n, n == 1 ? "" : "s");
+    bb_warn_if_restricted(o->expect, root);
 }
 
 /* Takes the median of a test of an earlier result, with this number of nodes and of GPUs per node, as expectation. Returns 0, or

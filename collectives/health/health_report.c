@@ -829,6 +829,9 @@ int bb_health_finish(const struct bb_health_report *r, int last)
     if (r->options->baseline && h->n > 0)
         bb_warn("--save-baseline %s: %zu finding%s, so its values may be too low for --expect", r->options->baseline,
                 h->n, h->n == 1 ? "" : "s");
+    else if (r->options->baseline && restricted)
+        bb_warn("--save-baseline %s: restricted by %s, so its values may be too low for --expect", r->options->baseline,
+                restricted);
     if (failed > 0)
         rc = report_failed(r, failed, restricted);
     else if (r->options->common.nagios && h->n > 0 && h->findings[0].level == BB_HEALTH_WARN)

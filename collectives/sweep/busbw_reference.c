@@ -149,6 +149,7 @@ int bb_busbw_reference_load(struct bb_busbw_reference *r, const struct bb_world 
                           r->path);
     TRY(check_times(r));
     bb_warn_if_incomplete(r->path, root, true);
+    bb_warn_if_restricted(r->path, root);
     for (size_t i = 0; i < r->file.n; i++)
         if (r->file.rows[i].group >= 0)
             return bb_err_job(

@@ -90,6 +90,9 @@ def test_earlier_run_is_the_expectation(busbar, tmp_path):
     good.write_text(json.dumps({**root, "status": "below threshold"}))
     _, done = bench(busbar, tmp_path, "--expect", good)
     assert done.stderr == f"busbar: warning: {good}: the run ended with status 'below threshold', so it is a doubtful reference\n"
+    good.write_text(json.dumps({**root, "restricted_by": "$NCCL_ALGO=Tree"}))
+    _, done = bench(busbar, tmp_path, "--expect", good)
+    assert done.stderr == f"busbar: warning: {good}: measured with $NCCL_ALGO=Tree, which can lower the bandwidth, so it is a doubtful reference\n"
     done = busbar.run("bench", "all_reduce", *SIZES, "--expect", good, ranks=3, env={"EMU_DATA": "off"})
     assert done.returncode == 2 and f"--expect: {good} is for 2 ranks on 1 node, but this run has 3 ranks on 1 node" in done.stderr
 

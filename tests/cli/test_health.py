@@ -1081,6 +1081,11 @@ def test_restricting_variables_are_named_beside_the_verdict(busbar, tmp_path):
     for how, status, end in (("--drain", 5, '; restricted by \'NCCL_MAX_CTAS=1"\n'), ("--nagios", 2, "; restricted by $NCCL_MAX_CTAS=1 | ")):
         _, _, done = health(busbar, tmp_path, "--only", "node", how, ranks=2, nodes=1, status=status, NCCL_MAX_CTAS="1")
         assert end in done.stdout, done.stdout
+    for option, restricted, text in (("--save-baseline", "8", "restricted by $NCCL_MAX_CTAS=8, so its values may be too low"), ("--expect", "8", None),
+                                     ("--expect", "9", "measured with $NCCL_MAX_CTAS=8, which can lower the bandwidth, so it is a doubtful reference")):
+        done = busbar.run("health", "--quick", "--only", "node", "--size", "64K", option, tmp_path / "base.json", ranks=2,
+                          env={"EMU_DATA": "off", "NCCL_MAX_CTAS": restricted})
+        assert text in done.stderr if text else "doubtful" not in done.stderr, done.stderr
 
 
 def test_restricting_variables_are_named_by_gates_and_compare(busbar, tmp_path):

@@ -30,8 +30,11 @@ def no_sharing(tmp_path):
 
 @pytest.mark.parametrize("args", ["", " --own-gather-comm"])
 def test_zero3_bandwidth_stays_below_the_nic(predicted, no_sharing, args):
-    """Each data-parallel group has one GPU per node, so its all-gathers and reduce-scatters are limited by the bandwidth of one NIC."""
-    group = {g["name"]: g for g in predicted(ZERO3 + args)["groups"]}["dp"]
+    """Each data-parallel group has one GPU per node, so its all-gathers and reduce-scatters are limited by the bandwidth of one NIC,
+    and each of its 8 GPUs sends 7/8 of the bytes over its NIC."""
+    step = predicted(ZERO3 + args)
+    group = {g["name"]: g for g in step["groups"]}["dp"]
+    assert step["sharing"]["nic_bytes"] == pytest.approx(7 / 8 * group["bytes"], rel=1e-6)
     assert 0.5 * H100["inter"]["gbps"] < group["busbw_gbps"] <= H100["inter"]["gbps"]
     if args:  # without "sharing" two concurrent collectives exceed the NIC's bandwidth
         assert {g["name"]: g for g in predicted(ZERO3 + args, no_sharing)["groups"]}["dp"]["busbw_gbps"] > H100["inter"]["gbps"]

@@ -27,6 +27,11 @@ static json_t *pod_json(const void *prediction)
     return uplink_json(prediction, BB_POD);
 }
 
+static json_t *nic_bytes_json(const void *prediction)
+{
+    return json_integer(llround(((const struct bb_prediction *)prediction)->nic_bytes));
+}
+
 #define SHOWS(name)    BB_SHOWS(struct bb_prediction, name)
 #define SHOWS_NS(name) BB_SHOWS_NS(struct bb_prediction, name)
 static const struct bb_field contention_fields[] = {
@@ -36,6 +41,7 @@ static const struct bb_field contention_fields[] = {
     {"link_busy", "  utilization of the busiest links: within a node ", " of the step", 0, 1, SHOWS(link_busy),
      .form = BB_FORM_PERCENT},
     {"nic_busy", ", NIC ", "", 0, 1, SHOWS(nic_busy), .form = BB_FORM_PERCENT},
+    {"nic_bytes", " (", " of data in one direction)", 0, 0, .value = nic_bytes_json, .form = BB_FORM_BYTES},
     {"leaf_uplink_busy", ", leaf uplink ", "", 0, 1, .value = leaf_json, .form = BB_FORM_PERCENT},
     {"pod_uplink_busy", ", pod uplink ", "", 0, 1, .value = pod_json, .form = BB_FORM_PERCENT},
     {0},

@@ -297,6 +297,7 @@ struct bb_cost {
     double bytes;     /* bytes that each member sends, equal to the bytes that it receives */
     double nic_bytes; /* bytes per direction that one member transfers through its NIC; with equal_nics: on the NIC that
                          the most members use */
+    double data_part; /* part of nic_bytes that is data; the rest is the time that NCCL's protocol loses */
     bool equal_nics;  /* true: all NICs transfer the same number of bytes (bb_cost_nic_part); false: all members do */
     double path_bytes; /* nic_bytes / the remaining fraction of the slow path; 0: no slow path */
     /* Bytes per direction over the uplinks of the leaf and of the pod of uplink_ns. uplink_bytes: sum over all

@@ -375,6 +375,7 @@ static void apply_sustained_rate(const struct bb_nccl_variant *variant, struct b
     cost->latency_ns = 0;
     cost->nic_ns = cost->transfer_ns = ns;
     cost->nic_bytes /= variant->sustained;
+    cost->data_part *= variant->sustained;
 }
 
 static struct bb_cost variant_cost(const struct bb_cluster *c, const struct bb_nccl_variant *variant,
@@ -392,6 +393,7 @@ static struct bb_cost variant_cost(const struct bb_cluster *c, const struct bb_n
     cost.link_ns = n == nodes ? 0 : intra_bytes_of(variant->algorithm, call, bytes, cost.bytes) / variant->gbps;
     cost.nic_ns = nodes == 1 ? 0 : nic_bytes_of(variant->algorithm, call, bytes, cost.bytes) / nics;
     cost.nic_bytes = cost.nic_ns * member_nic_gbps(c, call);
+    cost.data_part = variant->nic;
     cost.equal_nics = true;
     cost.latency_ns = (variant->base_us + steps.intra * variant->intra_us + steps.inter * variant->inter_us) * 1e3;
     if (variant->chunk_us > 0)
@@ -549,7 +551,7 @@ void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_coll
     const struct bb_collective placed = with_placement(c, asked), *call = &placed;
     double bytes = payload_bytes(call);
 
-    *cost = (struct bb_cost){0};
+    *cost = (struct bb_cost){.data_part = 1};
     if (call->count == 0) /* NCCL returns without launching a kernel */
         return;
     if (call->ranks == 1)

@@ -24,8 +24,10 @@ void bb_flows_count_moved(struct bb_flows *f, int flow, double work_ns)
 {
     const struct bb_flow *w = &f->flows[flow];
 
-    for (int u = w->first_use; u < w->first_use + w->n_uses; u++)
+    for (int u = w->first_use; u < w->first_use + w->n_uses; u++) {
         f->resources[f->uses[u].resource].moved += f->uses[u].weight * work_ns;
+        f->resources[f->uses[u].resource].data += f->uses[u].weight * work_ns * w->data_part;
+    }
 }
 
 static bool is_scarce(const struct bb_resource *r)

@@ -34,6 +34,7 @@ struct bb_flow {
                                     the caller while the flow is stopped */
     double bytes_per_ns;     /* bytes per ns at full rate, over the resource that transfers most of them */
     double net_bytes_per_ns; /* bytes per ns at full rate through the network; 0: as bytes_per_ns */
+    double data_part;        /* part of the weights that is data, not time lost to the protocol; for bb_resource.data */
     double filled_per_ns;    /* which of the two progressive filling raises equally for all flows of the component */
     double served_ns, target_ns; /* served_ns: work completed at time since_ns, in ns at full rate; target_ns: amount
                                     of work for which bb_flow_end_ns predicts the completion time */
@@ -52,6 +53,7 @@ struct bb_resource {
                                 weights of the flows that use the resource */
     double moved;            /* traffic counter, in capacity x ns: sum of weight x work over the flows, as added by
                                 bb_flows_count_moved */
+    double data;             /* the same, times data_part of each flow */
     int first;   /* first element of the resource's list of uses, index in bb_flows.uses; -1: the list is empty */
     bool stale;  /* true: a flow that used this resource has stopped since the last update, and the resource was
                    scarce (overloaded) then */
@@ -99,7 +101,8 @@ void bb_flows_start(struct bb_flows *f, int flow, double now_ns, double work_ns)
 void bb_flows_set_target(struct bb_flows *f, int flow, double target_ns);
 void bb_flows_stop(struct bb_flows *f, int flow, double now_ns);
 
-/* bb_flows_count_moved - adds weight x work_ns to the traffic counter `moved` of each resource that the flow uses. */
+/* bb_flows_count_moved - adds weight x work_ns to the traffic counters `moved` and `data` of each resource that the flow
+ * uses. */
 void bb_flows_count_moved(struct bb_flows *f, int flow, double work_ns);
 
 /* bb_flows_update_rates - computes the rates of all flows from now_ns on. changed[n_changed] then lists the flows

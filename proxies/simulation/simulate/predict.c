@@ -165,6 +165,7 @@ static void read_sharing(const struct bb_sim *m, const struct bb_sim_run *run, s
     for (int c = 0; c < m->classes.n; c++) {
         out->link_busy = fmax(out->link_busy, run->busy[c].link_ns / step_ns);
         out->nic_busy = fmax(out->nic_busy, run->busy[c].nic_ns / step_ns);
+        out->nic_bytes = fmax(out->nic_bytes, run->busy[c].nic_bytes);
         for (int tier = 0; tier < BB_TIERS; tier++)
             out->uplink_busy[tier] = fmax(out->uplink_busy[tier], run->busy[c].uplink_ns[tier] / step_ns);
     }

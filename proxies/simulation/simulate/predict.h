@@ -70,6 +70,7 @@ struct bb_prediction {
     int64_t graph_ns, expert_ns;
     double link_busy, nic_busy;   /* utilization of the NVLink and of the NIC that are busy longest among all ranks, as
                                      a fraction of the step time (0 to 1) */
+    double nic_bytes;             /* bytes of data of a step through the NIC with most of them, in one direction */
     double uplink_busy[BB_TIERS]; /* utilization of the busiest leaf uplinks and of the busiest pod uplinks, as a
                                      fraction of the step time; 0 if they are not oversubscribed */
     /* Step time without communication, and step time without compute. Both are -1 unless the step contains both

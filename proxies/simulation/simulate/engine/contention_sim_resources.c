@@ -189,6 +189,7 @@ void bb_contention_sim_set_collective_uses(struct bb_contention_sim *s, int inst
     s->collectives[instance].alone_times = 1;
     flow->bytes_per_ns = MAX(link, nic);
     flow->net_bytes_per_ns = nic;
+    flow->data_part = cost->data_part;
     for (int i = 0; i < inst->n; i++) {
         const struct bb_member *member = &s->r->m->members[inst->first + i];
         const struct bb_nic_members *on = &member->tier_members.nic;
@@ -256,6 +257,7 @@ enum bb_limit bb_contention_sim_set_exchange_uses(struct bb_contention_sim *s, i
 
     flow->n_uses = 0;
     flow->net_bytes_per_ns = MAX(rates[BB_NIC_OUT], rates[BB_NIC_IN]);
+    flow->data_part = 1;
     flow->bytes_per_ns = MAX(MAX(rates[BB_GPU_OUT], rates[BB_GPU_IN]), flow->net_bytes_per_ns);
     use_gpu(s, flow, class_id, rates);
     raise_alone_times(s, class_id, rates, 1, 1, &s->exchanges[flow_id - s->r->m->n_instances].alone_times);
@@ -359,10 +361,19 @@ static double busy_ns(const struct bb_contention_sim *s, int class_id, int slot)
                resources[resource[1]].moved / resources[resource[1]].capacity);
 }
 
+/* Returns the bytes of data through the NIC of a GPU in the direction with more of them. */
+static double nic_data(const struct bb_contention_sim *s, int class_id)
+{
+    const int *nic = &s->gpus[class_id].resource[BB_NIC_OUT];
+
+    return nic[0] == BB_NONE ? 0 : MAX(s->flows.resources[nic[0]].data, s->flows.resources[nic[1]].data);
+}
+
 void bb_contention_sim_report_busy(const struct bb_contention_sim *s)
 {
     for (int c = 0; c < s->r->m->classes.n; c++)
         s->r->c->busy[c] = (struct bb_sim_busy){.link_ns = busy_ns(s, c, BB_GPU_OUT),
                                                 .nic_ns = busy_ns(s, c, BB_NIC_OUT),
+                                                .nic_bytes = nic_data(s, c),
                                                 .uplink_ns = {busy_ns(s, c, BB_LEAF_UP), busy_ns(s, c, BB_POD_UP)}};
 }

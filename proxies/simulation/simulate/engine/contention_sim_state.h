@@ -86,7 +86,7 @@ struct bb_contention_sim {
          * of messages that wait for their transfer. sms: number of SMs that the exchange occupies */
         int at, head, tail, sms;
         double load_ns;      /* duration of the transfer of all messages without contention */
-        double alone_times;  /* factor by which slow NICs and uplinks (--slow) lengthen the transfer without contention */
+        double alone_times;  /* factor by which slow NICs and uplinks (--slow) lengthen this time */
         enum bb_limit limit; /* bottleneck of the exchange without contention */
     } * exchanges; /* [classes of ranks][n_comms] the group call's sends and receives, or the alltoallv, that are in
                       progress */

@@ -49,6 +49,7 @@ struct bb_sim_run {
     struct bb_sim_busy {
         double link_ns, nic_ns, uplink_ns[BB_TIERS]; /* ns for which traffic keeps the links, the NIC and the uplinks
                                                         busy, in the direction with more traffic */
+        double nic_bytes;                            /* bytes of data through the NIC in this direction */
     } * busy;                                        /* [classes of ranks]; NULL if contention is not simulated */
     int n_ended;
 };

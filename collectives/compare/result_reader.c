@@ -825,7 +825,8 @@ static int write_slow_part(const json_t *slow, char text[BB_SLOW_TEXT])
     const json_t *from = json_object_get(slow, level ? "from" : "rank"), *to = json_object_get(slow, "to");
     const json_t *node = json_object_get(slow, "node"), *other = json_object_get(slow, "other_node");
     const bool one_way = level && strcmp(level, "one_way_path") == 0;
-    const char *host = json_string_value(json_object_get(slow, "host"));
+    const char *host = json_string_value(json_object_get(slow, "host")),
+               *pci = json_string_value(json_object_get(slow, "pci"));
     int n;
 
     if (level && strcmp(level, "class") == 0)
@@ -841,7 +842,7 @@ static int write_slow_part(const json_t *slow, char text[BB_SLOW_TEXT])
     if (json_is_integer(to))
         n += snprintf(text + n, BB_SLOW_TEXT - (size_t)n, " to %lld", (long long)json_integer_value(to));
     if (host)
-        n += snprintf(text + n, BB_SLOW_TEXT - (size_t)n, " (%.64s)", host);
+        n += snprintf(text + n, BB_SLOW_TEXT - (size_t)n, " (%.64s%s%.16s)", host, pci ? ", " : "", pci ? pci : "");
     return n;
 }
 

@@ -473,21 +473,23 @@ static json_t *slow_json(const struct p2p *p, const struct matrix *m, const stru
     const bool is_class = l->level == BB_LINK_CLASS, has_ranks = l->level <= BB_LINK_RANK;
     const int node = has_ranks ? w->node_of[l->from] : l->from;
 
-    return json_pack("{s:s, s:o, s:o, s:o, s:s?, s:b, s:s, s:s, s:I, s:o, s:o}", "level", bb_link_level_names[l->level],
-                     "from", has_ranks ? json_integer(l->from) : json_null(), "to",
+    return json_pack("{s:s, s:o, s:o, s:o, s:s?, s:s?, s:b, s:s, s:s, s:I, s:o, s:o}", "level",
+                     bb_link_level_names[l->level], "from", has_ranks ? json_integer(l->from) : json_null(), "to",
                      l->to < 0 || is_path(l) ? json_null() : json_integer(l->to), "node",
                      is_class ? json_null() : json_integer(node), "host", is_class ? NULL : host_of_node(w, node),
-                     "same_node", l->same_node, "metric", f->metric, "direction", f->direction, "bytes",
-                     (json_int_t)m->run.bytes, "value", bb_json_real(l->value), "median", bb_json_real(l->median));
+                     "pci", has_ranks ? p->session.devices[l->from].pci : NULL, "same_node", l->same_node, "metric",
+                     f->metric, "direction", f->direction, "bytes", (json_int_t)m->run.bytes, "value",
+                     bb_json_real(l->value), "median", bb_json_real(l->median));
 }
 
 enum { PART_TEXT = 2 * BB_HOST_TEXT + 64 };
 
-/* Writes a pair, rank, node or path to text: "rank 0 (node0) to rank 5 (node2)", "rank 5 (node2)". */
+/* Writes a pair, rank, node or path to text: "rank 0 (node0) to rank 5 (node2)", "rank 5 (node2, GPU 1, 0000:1b:00.0) or its NIC". */
 static const char *part_text(const struct p2p *p, const struct matrix *m, const struct bb_slow_link *l,
                              char text[PART_TEXT])
 {
     const struct bb_world *w = &p->session.world;
+    char rank[BB_RANK_TEXT];
 
     if (l->level == BB_LINK_PAIR)
         snprintf(text, PART_TEXT, "rank %d (%s) %s rank %d (%s)", l->from, w->hosts[l->from],
@@ -495,9 +497,11 @@ static const char *part_text(const struct p2p *p, const struct matrix *m, const 
     else if (is_path(l))
         snprintf(text, PART_TEXT, l->level == BB_LINK_PATH ? "path between %s and %s" : "path from %s to %s",
                  host_of_node(w, l->from), host_of_node(w, l->to));
+    else if (l->level == BB_LINK_RANK)
+        snprintf(text, PART_TEXT, "%s%s", bb_session_rank_text(&p->session, l->from, rank),
+                 l->same_node ? "" : " or its NIC");
     else
-        snprintf(text, PART_TEXT, "%s %d (%s)", bb_link_level_names[l->level], l->from,
-                 l->level == BB_LINK_RANK ? w->hosts[l->from] : host_of_node(w, l->from));
+        snprintf(text, PART_TEXT, "%s %d (%s)", bb_link_level_names[l->level], l->from, host_of_node(w, l->from));
     return text;
 }
 
@@ -539,8 +543,8 @@ static void report_slow(void *arg, const struct bb_slow_link *l)
 
 enum { CAUSE_TEXT = 2 * BB_HOST_TEXT + 256 };
 
-/* Writes a cause to text: "rank 5 (node2): 12 of its 12 links between nodes are slow, 8 of them not explained by an
- * earlier cause: 12.45 GB/s, other links 24.82". */
+/* Writes a cause to text: "node 2 (node2): 12 of its 12 links between nodes are slow, 8 of them without a cause named above: 12.45
+ * GB/s, other links 24.82". */
 static const char *cause_text(const struct p2p *p, const struct cause *c, char text[CAUSE_TEXT])
 {
     const struct bb_slow_link *what = &c->found.what;
@@ -558,8 +562,10 @@ static const char *cause_text(const struct p2p *p, const struct cause *c, char t
         snprintf(text, CAUSE_TEXT, "%s: the link %s is slow: %.2f %s%s", part_text(p, c->matrix, what, who),
                  class_text(p, what->same_node), what->value, unit, others);
     else
-        snprintf(text, CAUSE_TEXT, "%s: %d of its %d links %s are slow%s: %.2f %s%s",
+        snprintf(text, CAUSE_TEXT, "%s: %d of its %d links %s%s are slow%s: %.2f %s%s",
                  part_text(p, c->matrix, what, who), c->found.slow, c->found.links, class_text(p, what->same_node),
+                 bb_p2p_metrics[c->matrix->run.kind].is_directed && what->level != BB_LINK_WAY ? " (one per direction)"
+                                                                                               : "",
                  without, what->value, unit, others);
     return text;
 }

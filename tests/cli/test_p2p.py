@@ -144,7 +144,8 @@ def test_names_the_cause_of_slow_links_first_and_last(busbar, tmp_path, nodes, s
     if causes:
         first = run["causes"][0]
         name = (f"path between {first['host']} and {first['host'][:-1]}{first['other_node']}: " if first["level"] == "path" else
-                f"{first['level']} {first['node'] if first['level'] == 'node' else first['from']} ({first['host']}): ")
+                f"rank {first['from']} ({first['host']}, GPU {first['from'] % (8 // nodes)}, {first['pci']}) or its NIC: " if first["level"] == "rank" else
+                f"node {first['node']} ({first['host']}): ")
         assert lines[0].startswith(f"# cause: {name}") and done.stdout.splitlines()[-1] == lines[-1] == lines[len(causes) - 1]
         assert done.stdout.index(lines[0]) < done.stdout.index("# bandwidth, one direction")
         assert f"busbar: {name}" in done.stderr and run["reason"].startswith(name)
@@ -223,7 +224,7 @@ def test_two_faults_count_each_link_once(busbar, tmp_path):
         ("node", 3, 24, 24, 24), ("rank", 1, 12, 12, 8)]
     values = sorted(r["gbps"] for r in run["results"])[::-1][8:]  # without the intra-node links
     assert [c["value"] for c in run["causes"]] == pytest.approx([values[-1], values[16]]) and values[16] > 1.5 * values[-1]
-    assert "32 of 48 links between nodes are slow" in done.stderr and " 12 of its 12 links between nodes are slow, 8 of them without a cause named above: " in done.stdout
+    assert "32 of 48 links between nodes are slow" in done.stderr and " 12 of its 12 links between nodes (one per direction) are slow, 8 of them without a cause named above: " in done.stdout
     assert f": 32 links at {values[-1]:.2f} to {values[16]:.2f}, 16 links at {values[0]:.2f} GB/s; links are compared" in done.stdout
     assert len(re.findall("# slow: rank ", done.stdout)) == 8
     hosts = [device["host"] for device in run["devices"]]

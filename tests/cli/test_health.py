@@ -384,7 +384,7 @@ def test_two_nodes_name_the_command_that_finds_the_end(busbar, tmp_path):
     assert found == {("fail", "gpu", 2, 0), ("fail", "path", 0, 0)} and [f["reason"].endswith("; to find which end: busbar-emulated bench p2p")
                                                                        for f in root["findings"] if f["part"] == "path"] == [True]
     done = busbar.run("bench", "p2p", "-n", 2, "--repeats", 2, ranks=4, env={"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_NODES": "2", "EMU_SLOW": slow})
-    assert re.search(r"^# cause: rank 2 \(\S+-node1\): ", done.stdout, re.M)
+    assert re.search(r"^# cause: rank 2 \(\S+-node1, GPU 0, 0000:01:00.0\) or its NIC: ", done.stdout, re.M)
 
 
 def test_advice_finds_what_is_slightly_slow(busbar, tmp_path):

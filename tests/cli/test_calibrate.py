@@ -995,7 +995,7 @@ def test_small_errors_have_one_form(busbar, tmp_path):
     lines = re.findall("# accuracy: (.*)", done.stdout)
     assert lines == json.loads((tmp_path / "r.json").read_text())["predicted"]["accuracy"]
     error = "median error and 90% of errors below 0.1%, of collectives that the calibration left out"
-    assert lines == [f"all_reduce, not measured on these ranks: {error}", f"all_gather, not measured on these ranks: unknown error with ring Simple, not measured; otherwise {error}"], done.stdout
+    assert lines == [f"all_reduce, not measured on these ranks: {error}", f"all_gather, not measured on these ranks: unknown error with ring Simple within a node, not measured; otherwise {error}"], done.stdout
 
 
 @pytest.mark.parametrize("change,message", [({"bytes": [8, 8]}, "ascending"), ({"factor": [1, 0]}, "factors"), ({"factor": [1]}, "factor"),

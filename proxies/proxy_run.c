@@ -2,6 +2,7 @@
  * proxy_run.c - runs `busbar proxy`: initializes ranks and GPUs, builds and checks the step, measures it, writes the
  * reports and releases all resources.
  */
+#include "bootstrap/base/environment.h"
 #include "bootstrap/base/outfile.h"
 #include "bootstrap/base/units.h"
 #include "collectives/measure/start_barrier_capacity.h"
@@ -132,7 +133,7 @@ static void set_nodes(struct run *x)
     const struct bb_world *w = &x->session.world;
     const int gpus = ranks_per_node(w);
 
-    if (w->nodes == 1 || x->cluster.domain_gpus > 0)
+    if (w->nodes == 1 || (x->cluster.domain_gpus > 0 && !bb_environment_has_nodes()))
         return;
     bb_cluster_set_gpus_per_node(&x->cluster, gpus);
     for (int r = 0; r < w->size && !x->forecast.other_nodes; r++)

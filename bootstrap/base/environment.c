@@ -58,6 +58,13 @@ bool bb_environment_is_emulated(void)
     return getenv("EMU_TWINS") != NULL; /* set by busbar-emulated */
 }
 
+bool bb_environment_has_nodes(void)
+{
+    const char *nodes = getenv("EMU_NODES");
+
+    return bb_environment_is_emulated() && nodes && *nodes && strcmp(nodes, "0") != 0;
+}
+
 const char *bb_environment_program(void)
 {
     return bb_environment_is_emulated() ? "busbar-emulated" : "busbar";

@@ -21,6 +21,10 @@ const char *bb_environment_value(const char *name, const char *value);
 /* bb_environment_is_emulated - return whether busbar-emulated started this program. */
 bool bb_environment_is_emulated(void);
 
+/* bb_environment_has_nodes - return whether the nodes are those of EMU_NODES, which NICs connect, also on a machine whose NVLink
+ * domains span hosts. */
+bool bb_environment_has_nodes(void);
+
 /* bb_environment_program - return the program that the reader can type: "busbar-emulated", or "busbar". */
 const char *bb_environment_program(void);
 

@@ -14,12 +14,18 @@ def bench(busbar, tmp_path, *args, ranks=2, status=0, **env):
     return json.loads((tmp_path / "r.json").read_text()), done
 
 
-@pytest.mark.parametrize("cluster", ["a100-sxm-ib", "a100-pcie-ib", "b200-sxm-ib", "gb200-nvl72", "h100-sxm-ib", "l40s-pcie-ib"])
-def test_auto_recognises_each_emulated_machine(busbar, tmp_path, cluster):
-    root, done = bench(busbar, tmp_path, "--expect", "auto", EMU_CLUSTER=cluster)
+@pytest.mark.parametrize("cluster, nodes", [(cluster, None) for cluster in (
+    "a100-sxm-ib", "a100-pcie-ib", "b200-sxm-ib", "gb200-nvl72", "h100-sxm-ib", "l40s-pcie-ib")] + [("gb200-nvl72", "2")])
+def test_auto_recognises_each_emulated_machine(busbar, tmp_path, cluster, nodes):
+    """NICs connect the nodes of EMU_NODES, also those of an NVLink domain."""
+    root, done = bench(busbar, tmp_path, "--expect", "auto", EMU_CLUSTER=cluster, **({"EMU_NODES": nodes} if nodes else {}))
     assert root["expected"]["source"].startswith(f"{cluster} (recognised): ") and root["expected"]["results"] == 4
     assert all(abs(row["of_expected"] - 1) < 0.01 for row in root["results"]), root["results"]
     assert "# reached: 100 % of the expected bus bandwidth (median of 4 results of 1 MiB or more), lowest 100 % (" in done.stdout
+    if nodes:
+        step = busbar.json("proxy", "transformer", "--model", "gpt2_small", "--layers", 1, "--cluster", cluster, tmp_path=tmp_path, ranks=2,
+                           env={"EMU_DATA": "off", "EMU_CLUSTER": cluster, "EMU_NODES": nodes})["forecast"]["step"]
+        assert abs(step["error"]) < 0.01
 
 
 @pytest.mark.smoke

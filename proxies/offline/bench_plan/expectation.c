@@ -1,6 +1,7 @@
 /* expectation.c - see expectation.h. */
 #include "proxies/offline/bench_plan/expectation.h"
 
+#include "bootstrap/base/environment.h"
 #include "proxies/form/models/profile.h"
 #include "proxies/offline/bench_plan/bench_plan.h"
 
@@ -42,7 +43,7 @@ static void set_node_size(const struct bb_machine_facts *facts, struct bb_cluste
     struct bb_cluster of_all = *c;
     double demand;
 
-    if (c->gpus_per_node > GPUS_OF_A_HOST || (facts->emulated && facts->one_host))
+    if ((c->gpus_per_node > GPUS_OF_A_HOST && !bb_environment_has_nodes()) || (facts->emulated && facts->one_host))
         return;
     if (facts->ranks_per_node != c->gpus_per_node)
         bb_cluster_set_gpus_per_node(c, facts->ranks_per_node);

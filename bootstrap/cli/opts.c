@@ -23,7 +23,7 @@ const struct bb_opt bb_common_options[] = {
                .everyday = true),
     OPT_OUTPUT(0, "junit", FIELD(junit), "write the checks of the run as JUnit XML, for CI"),
     OPT_OUTPUT(0, "prometheus", FIELD(prometheus),
-               "write the checks, and bus bandwidths of collectives, as Prometheus metrics, for the textfile collector "
+               "write the checks, and the bus bandwidths of bench, as Prometheus metrics, for the textfile collector "
                "of node_exporter"),
     OPT_INT('g', "gpus", FIELD(gpus), "1", "N", 1, BB_GPUS_MAX,
             "start N ranks, one per GPU, without mpirun; under mpirun or srun, N for each launched process",

@@ -266,7 +266,7 @@ static const char help_end[] =
     "\n"
     "Common options:\n"
     "      --junit=FILE            write the checks of the run as JUnit XML, for CI\n"
-    "      --prometheus=FILE       write the checks, and bus bandwidths of collectives, as Prometheus\n"
+    "      --prometheus=FILE       write the checks, and the bus bandwidths of bench, as Prometheus\n"
     "                              metrics, for the textfile collector of node_exporter\n"
     "  -T, --timeout=SECONDS       limit of each wait; a longer wait ends the run with exit status 4\n"
     "                              (default 600)\n"

@@ -290,26 +290,49 @@ out:
     return rc;
 }
 
-/* Finds options with sharded parameters with which training fits, for replicas of one GPU without sharding. */
-static int guess_sharding(const struct bb_proxy_config *config, const struct bb_arch *arch, struct bb_forecast *f)
+/* Returns whether training with these options fits, and sets f->saving_bytes. Options that exclude each other do not fit. */
+static bool fits_changed(const struct bb_proxy_config *changed, struct bb_forecast *f)
+{
+    struct bb_arch arch;
+    int muted = bb_err_is_mute(), rc;
+
+    bb_err_mute(1);
+    TRY(bb_training_load_arch(changed, &arch));
+    TRY(bb_training_bytes(changed, &arch, &f->saving_bytes));
+out:
+    bb_err_mute(muted);
+    return rc == 0 && f->saving_bytes <= BB_SAFE_MEMORY * f->gpu_bytes;
+}
+
+/* Finds options with which training fits: recomputation, for replicas of one GPU also sharded parameters, and, if `lora`,
+ * LoRA. */
+static void guess_options(const struct bb_proxy_config *config, bool lora, struct bb_forecast *f)
 {
     static const struct {
-        const char *recompute, *options;
-    } rows[] = {{NULL, "--dp-sync zero3"}, {"full", "--dp-sync zero3 --recompute full"}};
-    struct bb_proxy_config sharded = *config;
-    struct bb_transformer_options *t = &sharded.transformer;
-    int rc = 0;
+        int lora_rank;
+        const char *sync, *recompute, *options;
+    } rows[] = {{0, NULL, "full", "--recompute full"},
+                {0, "zero3", NULL, "--dp-sync zero3"},
+                {0, "zero3", "full", "--dp-sync zero3 --recompute full"},
+                {16, NULL, NULL, "--lora-rank 16"},
+                {16, NULL, "full", "--lora-rank 16 --recompute full"},
+                {16, "zero3", NULL, "--lora-rank 16 --dp-sync zero3"},
+                {16, "zero3", "full", "--lora-rank 16 --dp-sync zero3 --recompute full"}};
+    const struct bb_transformer_options *given = &config->transformer;
+    const bool splits = given->tp > 1 || given->pp > 1 || given->cp > 1 || given->ep > 1 || given->sync;
 
-    if (t->tp > 1 || t->pp > 1 || t->cp > 1 || t->ep > 1 || t->sync || t->offload_layers > 0)
-        return 0;
-    t->sync = "zero3";
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]) && !f->sharded; i++) {
-        t->recompute = rows[i].recompute;
-        TRY(bb_training_bytes(&sharded, arch, &f->sharded_bytes));
-        f->sharded = f->sharded_bytes <= BB_SAFE_MEMORY * f->gpu_bytes ? rows[i].options : NULL;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]) && !f->savings && !given->offload_layers; i++) {
+        struct bb_proxy_config changed = *config;
+        struct bb_transformer_options *t = &changed.transformer;
+
+        if ((rows[i].sync && splits) || (rows[i].recompute && given->recompute) ||
+            (rows[i].lora_rank && (!lora || given->lora_rank)))
+            continue;
+        t->sync = rows[i].sync ? rows[i].sync : t->sync;
+        t->recompute = rows[i].recompute ? rows[i].recompute : t->recompute;
+        t->lora_rank = rows[i].lora_rank ? rows[i].lora_rank : t->lora_rank;
+        f->savings = fits_changed(&changed, f) ? rows[i].options : NULL;
     }
-out:
-    return rc;
 }
 
 /* Finds the memory that training needs with all layers recomputed; 0: more than fits. changed: a copy of the configuration */
@@ -369,7 +392,7 @@ static int guess_memory(const struct bb_proxy *proxy, const struct bb_cluster *c
         config->sync.precision_aware = f->precision_aware = !f->none_fits;
     }
     if (f->none_fits) {
-        TRY(guess_sharding(config, &arch, f));
+        guess_options(config, false, f);
         TRY(guess_loss(config, &arch, f));
         TRY(guess_serial(config, &arch, f));
     }
@@ -576,7 +599,7 @@ static int build_step(const struct bb_plan_options *o, const struct bb_proxy *pr
         TRY(guess_memory(proxy, cluster, &guessed, &f->forecast));
     f->forecast.is_assumed = assumes && (f->forecast.recompute || f->forecast.precision_aware);
     f->forecast.none_fits &= assumes;
-    f->forecast.sharded = assumes ? f->forecast.sharded : NULL;
+    f->forecast.savings = assumes ? f->forecast.savings : NULL;
     if (f->forecast.is_assumed) {
         if (f->forecast.without_bytes < LITTLE_MISSING * f->forecast.gpu_bytes && o->conditions.slow.n == 0)
             TRY(bb_predict_step_ns(&f->step, cluster, NULL, &f->forecast.without_ns));
@@ -593,6 +616,9 @@ static int build_step(const struct bb_plan_options *o, const struct bb_proxy *pr
     bb_plan_describe_step(o, &f->step, config, &f->forecast);
     if (may_search && bb_step_training_bytes(&f->step) > f->forecast.gpu_bytes && !f->is_trial)
         TRY(find_ranks(o, proxy, cluster, config, f));
+    else if (!o->cluster && proxy->features & BB_FEATURE_TRANSFORMER &&
+             bb_step_training_bytes(&f->step) > f->forecast.gpu_bytes && f->forecast.gpu_bytes > 0)
+        guess_options(config, true, &f->forecast);
     f->forecast.with_compute = proxy->with_compute;
     note_pipeline(o, proxy->features & BB_FEATURE_TRANSFORMER, &f->forecast);
     if (proxy->features & BB_FEATURE_TRANSFORMER)

@@ -1325,6 +1325,21 @@ def test_what_does_not_fit_says_so_first(busbar):
     assert "DOES NOT FIT  needs 1.3 TiB of 80 GiB" in text and "if it fitted" not in text  # without --cluster no step is predicted
 
 
+@pytest.mark.parametrize("args, options, rest", [
+    ("--model llama3_8b --ranks 8 --gpu-memory 80GB", "--dp-sync zero3", ""),
+    ("--model llama3_8b --ranks 8 --tp 8 --gpu-memory 26G", "--recompute full", ""),
+    ("--model llama2_7b --ranks 1 --gpu-memory 24GB", "--lora-rank 16 --recompute full", "; without LoRA, parameters, gradients and optimizer need 4 or more GPUs in any layout"),  # 12 bytes x 6.74e9
+    ("--model nemotron3_nano --ranks 1 --gpu-memory 80GB", "", "; parameters, gradients and optimizer need 6 or more GPUs in any layout"),
+    ("--model llama3_8b --ranks 8 --lora-rank 16 --seq-length 65536 --gpu-memory 80G", "",
+     "; for layouts that fit, try: --cluster NAME --best-layout --global-batch-size 8")])
+def test_what_does_not_fit_without_a_cluster_names_options_that_fit(busbar, args, options, rest):
+    text = busbar.run("plan", "transformer", *args.split(), emulated=False).stdout
+    found = re.search(r"^  DOES NOT FIT  needs \S+ \S+ of \S+ GiB per GPU(?:; it fits with (--[a-z0-9 -]+) \((\S+ GiB)\))?(.*)$", text, re.M)
+    assert (found[1] or "", found[3]) == (options, rest)
+    fitting = busbar.run("plan", "transformer", *args.split(), *options.split(), emulated=False).stdout
+    assert not options or f"training needs {found[2]} of " in fitting and "per GPU: fits" in fitting
+
+
 @pytest.mark.parametrize("args", [
     "transformer --model llama3_70b --ranks 512 --tp 8 --pp 4 --micro-batches 16 --cluster h100-sxm-ib --tokens 15T --slow rank=5:1.1",
     "gpt2_large --ranks 8", "gpt3_moe --ranks 1536 --cluster h100-sxm-ib", "data_parallel --model resnet50 --sync zero3 --ranks 64",

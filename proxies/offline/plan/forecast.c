@@ -162,9 +162,9 @@ static void advise_layout(const struct bb_plan *plan, const struct bb_forecast *
                  "%.0f%s",
                  bb_format_bytes((size_t)f->serial_bytes, need), strstr(f->excluded, modules) ? modules : "",
                  plan->step->samples, f->excluded);
-    else if (f->sharded)
-        snprintf(text, size, "; with %s it needs %s; try: %s, or --best-layout --global-batch-size %.0f%s", f->sharded,
-                 bb_format_bytes((size_t)f->sharded_bytes, need), f->sharded, plan->step->samples, f->excluded);
+    else if (f->savings)
+        snprintf(text, size, "; with %s it needs %s; try: %s, or --best-layout --global-batch-size %.0f%s", f->savings,
+                 bb_format_bytes((size_t)f->saving_bytes, need), f->savings, plan->step->samples, f->excluded);
     else if (fit->without[0])
         write_unfit(f, plan->step->layout.ranks, text, size);
     else if (fit->ranks > plan->step->layout.ranks)
@@ -180,6 +180,25 @@ static void advise_layout(const struct bb_plan *plan, const struct bb_forecast *
     else
         snprintf(text, size, "; try: --best-layout --global-batch-size %.0f%s",
                  fit->batch ? fit->batch : plan->step->samples, f->excluded);
+}
+
+/* Writes how training could fit, without a cluster on which layouts are searched. */
+static void advise_options(const struct bb_plan *plan, const struct bb_forecast *f, char *text, size_t size)
+{
+    const double min_gpus = bb_forecast_min_gpus(plan->step, f);
+    const bool needs_more = min_gpus > plan->step->layout.ranks;
+    char need[BB_BYTES_TEXT];
+    int n = 0;
+
+    if (f->savings)
+        n = snprintf(text, size, "; it fits with %s (%s)", f->savings, bb_format_bytes((size_t)f->saving_bytes, need));
+    if (needs_more)
+        snprintf(text + n, size - (size_t)n,
+                 "; %sparameters, gradients and optimizer need %.0f or more GPUs in any layout",
+                 f->savings ? "without LoRA, " : "", min_gpus);
+    else if (!f->savings)
+        snprintf(text, size, "; for layouts that fit, try: --cluster NAME --best-layout --global-batch-size %.0f%s",
+                 plan->step->samples, f->excluded);
 }
 
 void bb_forecast_memory_text(const struct bb_plan *plan, const struct bb_forecast *f, char *text, size_t size)
@@ -229,7 +248,6 @@ bool bb_forecast_misfit_text(const struct bb_plan *plan, const struct bb_forecas
                              char text[BB_MISFIT_TEXT])
 {
     char need[BB_BYTES_TEXT], have[BB_BYTES_TEXT];
-    const bool searches = predicted && strcmp(plan->step->proxy, "transformer") == 0;
     int n;
 
     text[0] = '\0';
@@ -240,8 +258,8 @@ bool bb_forecast_misfit_text(const struct bb_plan *plan, const struct bb_forecas
                  bb_format_bytes((size_t)f->gpu_bytes, have));
     if (f->none_fits && f->serial_bytes == 0)
         n += write_full_need(f, text + n, BB_MISFIT_TEXT - (size_t)n);
-    if (searches)
-        advise_layout(plan, f, text + n, BB_MISFIT_TEXT - (size_t)n);
+    if (strcmp(plan->step->proxy, "transformer") == 0)
+        (predicted ? advise_layout : advise_options)(plan, f, text + n, BB_MISFIT_TEXT - (size_t)n);
     return true;
 }
 

@@ -82,8 +82,8 @@ struct bb_forecast {
                              does not; 0: none */
     double head_tflops; /* rate in 1e12 FLOP/s of embedding and head if the durations of layers are given */
     const char
-        *sharded; /* options with which training fits, if it does not fit otherwise: "--dp-sync zero3"; NULL: none */
-    double sharded_bytes;      /* the memory that training then needs */
+        *savings; /* options with which training fits, if it does not fit otherwise: "--dp-sync zero3"; NULL: none */
+    double saving_bytes;       /* the memory that training then needs */
     struct bb_fitting fitting; /* if training does not fit */
     double trained_bytes;      /* minimum bytes of gradient and optimizer in GPU memory per trained parameter */
     double node_bytes;         /* host memory of a node that offload needs; 0: none */

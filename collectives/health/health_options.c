@@ -99,6 +99,11 @@ static const struct bb_foreign_name nodes_foreign[] = {
     {"max-slow", NULL, ANY_SLOW_PART, NULL},
     {NULL, NULL, NULL, NULL}};
 
+static bool is_stdout(const char *path)
+{
+    return path && strcmp(path, "-") == 0;
+}
+
 static int resolve_options(void *options, const struct bb_positionals *positionals)
 {
     struct bb_health_options *o = options;
@@ -117,6 +122,9 @@ static int resolve_options(void *options, const struct bb_positionals *positiona
     for (size_t i = 0; o->plan && i < sizeof outputs / sizeof *outputs; i++)
         if (outputs[i].given)
             return bb_err(BB_EUSAGE, "--plan prints only a table; leave out --%s", outputs[i].name);
+    if (o->plan && o->common.gpus > 1)
+        return bb_err(BB_EUSAGE, "--plan starts no ranks; try: --gpus-per-node %d instead of -g %d", o->common.gpus,
+                      o->common.gpus);
     if (!o->plan && o->ranks > 0)
         return bb_err(BB_EUSAGE, "--ranks requires --plan; try: mpirun -n %d busbar health", o->ranks);
     if (!o->plan && o->gpus_per_node > 0)
@@ -140,8 +148,14 @@ static int resolve_options(void *options, const struct bb_positionals *positiona
                       o->soak);
     if (is_soak && o->soak_s == 0)
         return bb_err(BB_EUSAGE, "--soak %s leaves out the only stage; try: --soak 10m", o->soak);
-    if (o->common.nagios && o->common.json && strcmp(o->common.json, "-") == 0)
-        return bb_err(BB_EUSAGE, "--json - and --nagios both write to stdout; try: --json FILE");
+    if (o->common.nagios && (o->drain || is_stdout(o->common.json) || is_stdout(o->common.csv)))
+        return bb_err(BB_EUSAGE, "%s and --nagios both write to stdout; try: %s",
+                      o->drain                    ? "--drain"
+                      : is_stdout(o->common.json) ? "--json -"
+                                                  : "--csv -",
+                      o->drain                    ? "one of them"
+                      : is_stdout(o->common.json) ? "--json FILE"
+                                                  : "--csv FILE");
     if (o->baseline && o->common.json)
         return bb_err(BB_EUSAGE, "--save-baseline %s is the file of --json %s; leave out --json", o->baseline,
                       o->common.json);

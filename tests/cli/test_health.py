@@ -1116,9 +1116,10 @@ def test_earlier_result_is_the_expectation(busbar, tmp_path):
     assert "its status is 'below threshold', with " in done.stderr
 
 
-def test_json_and_the_line_of_a_plugin_do_not_share_stdout(busbar):
-    done = busbar.run("health", "--nagios", "--json", "-", ranks=2)
-    assert done.stdout == "BUSBAR UNKNOWN - --json - and --nagios both write to stdout; try: --json FILE\n"
+@pytest.mark.parametrize("other,advice", [(("--json", "-"), "--json FILE"), (("--csv", "-"), "--csv FILE"), (("--drain",), "one of them")])
+def test_no_other_output_shares_stdout_with_the_line_of_a_plugin(busbar, other, advice):
+    done = busbar.run("health", "--nagios", *other, ranks=2)
+    assert done.stdout == f"BUSBAR UNKNOWN - {' '.join(other)} and --nagios both write to stdout; try: {advice}\n"
 
 
 def test_unfit_baselines_are_refused(busbar, tmp_path):

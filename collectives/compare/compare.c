@@ -789,11 +789,16 @@ static void worst_text(const struct comparison *t, const struct bb_ratios *ratio
 static const char *culprit_text(const struct comparison *t, char text[BB_CULPRIT_TEXT])
 {
     const struct bb_culprit culprit = bb_culprits_find(&t->culprits);
+    const size_t common = t->verdicts[BB_SLOWER] - t->culprits.rows;
+    char others[80] = "";
 
     *text = '\0';
+    if (common > 0)
+        snprintf(others, sizeof others, " about nodes, %zu more %s about rails or the job", common,
+                 common == 1 ? "is" : "are");
     if (culprit.name)
         snprintf(text, BB_CULPRIT_TEXT, "; %s is in %lld of %zu slower rows%s", culprit.name, culprit.rows,
-                 t->culprits.rows, t->culprits.rows < t->verdicts[BB_SLOWER] ? " with a node" : "");
+                 t->culprits.rows, others);
     return text;
 }
 

@@ -561,20 +561,6 @@ static bool measures(const struct run *r)
     return any;
 }
 
-/* More ranks than GPUs are a usage error, unless GPUs may be lost. */
-static int check_short_nodes(const struct run *r)
-{
-    const struct bb_session *s = &r->session;
-    const struct bb_world *w = &s->world;
-
-    for (int rank = 0; rank < w->size; rank++)
-        if (s->devices[rank].is_short && bb_health_expected_gpus(&r->health, s, w->node_of[rank]) == 0)
-            return BB_WORLD_ERR(w, BB_EUSAGE, "%d ranks on %s but only %d GPU%s; start at most %d per node",
-                                r->health.gpus, w->hosts[rank], s->devices[rank].node_gpus,
-                                bb_plural(s->devices[rank].node_gpus), s->devices[rank].node_gpus);
-    return 0;
-}
-
 /* Returns the start of a command with `each` ranks on each of `nodes` nodes. Emulated nodes share a host, which the launcher
  * counts as one node; EMU_NODES divides its ranks. */
 static char *start_per_node(const struct run *r, int nodes, int each)
@@ -669,7 +655,7 @@ static int make_expectations(void *arg)
     TRY(bb_world_bcast(w, r->health.expected, sizeof r->health.expected, 0));
     TRY(bb_world_bcast(w, r->health.tiers, sizeof r->health.tiers, 0));
     TRY(bb_world_bcast(w, &r->health.node_gpus, sizeof r->health.node_gpus, 0));
-    TRY(bb_world_bcast(w, &r->health.node_gpus_known, sizeof r->health.node_gpus_known, 0));
+    TRY(bb_world_bcast(w, &r->health.node_gpus_source, sizeof r->health.node_gpus_source, 0));
 out:
     return rc;
 }
@@ -823,7 +809,7 @@ static int run_health(struct run *r, int argc, char **argv)
         r->report.inventory = r->inventory = r->inventory ? r->inventory : json_array();
     }
     TRY(make_expectations(r));
-    TRY(check_short_nodes(r));
+    TRY(bb_health_check_gpus(&r->health, s));
     TRY(check_memory(r));
     TRY(bb_session_open_results(s, &head, r->set, &r->options));
     s->call_failed = -BB_EBELOW;

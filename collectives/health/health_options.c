@@ -328,6 +328,7 @@ static int expect_test(struct bb_health *h, const struct bb_health_options *o, b
         h->expected[test] = json_number_value(value);
     read_tiers(h, predicted);
     h->node_gpus = (int)json_integer_value(json_object_get(predicted, "node_gpus"));
+    h->node_gpus_source = strcmp(o->expect, "auto") == 0 ? BB_HEALTH_RECOGNISED : BB_HEALTH_NAMED;
     snprintf(source, BB_HEALTH_SOURCE, "%s", json_string_value(json_object_get(predicted, "cluster")));
 out:
     json_decref(root);
@@ -423,6 +424,7 @@ static void read_node_gpus(struct bb_health *h, const json_t *root)
     size_t i;
 
     h->node_gpus = (int)json_integer_value(json_object_get(json_object_get(root, "node_gpus"), "total"));
+    h->node_gpus_source = BB_HEALTH_NAMED;
     json_array_foreach(json_object_get(root, "inventory"), i, item)
     {
         const char *name = json_string_value(json_object_get(item, "item")),
@@ -430,7 +432,7 @@ static void read_node_gpus(struct bb_health *h, const json_t *root)
 
         if (name && usual && strcmp(name, BB_HEALTH_ITEM_GPUS) == 0 && atoi(usual) > 0) {
             h->node_gpus = atoi(usual);
-            h->node_gpus_known = true;
+            h->node_gpus_source = BB_HEALTH_FOUND;
         }
     }
 }

@@ -438,29 +438,74 @@ static void judge_nics(const char *text, int nodes, const char *earlier, struct 
     snprintf(m->text, MESSAGE, "no RDMA NICs (/sys/class/infiniband): NCCL needs a network plugin or uses TCP");
 }
 
-int bb_health_expected_gpus(const struct bb_health *h, const struct bb_session *s, int node)
+/* Returns the highest number of GPUs of a node, of the profile or baseline, too. */
+static int most_gpus(const struct bb_health *h, const struct bb_session *s)
 {
-    int n = 0, most = h->node_gpus;
-    bool any_full = false; /* a node has a GPU for each rank */
+    int most = h->node_gpus;
 
+    for (int rank = 0; rank < s->world.size; rank++)
+        most = MAX(most, gpus_of(s, rank));
+    return most;
+}
+
+int bb_health_expected_gpus(const struct bb_health *h, const struct bb_session *s, int node,
+                            enum bb_health_level *level)
+{
+    const struct bb_health without_profile = {.gpus = h->gpus};
+    int n = 0, most = most_gpus(h, s);
+    bool any_full = false, is_guess; /* any_full: a node has a GPU for each rank */
+
+    *level = BB_HEALTH_FAIL;
     for (int rank = 0; rank < s->world.size; rank++) {
         if (s->world.node_of[rank] == node && s->devices[rank].no_gpu[0])
             return h->gpus;
-        most = MAX(most, gpus_of(s, rank));
         n = s->world.node_of[rank] == node ? MAX(n, gpus_of(s, rank)) : n;
         any_full |= !s->devices[rank].is_short;
     }
-    if (most <= n) /* no other number is known: 7 GPUs for 8 ranks */
-        most = bb_health_is_node_size(n) && !any_full ? 0 : h->gpus;
+    if (most <= n) /* unknown on the others */
+        most = any_full ? h->gpus : 0;
     if (n == 0 || n >= most)
         return 0;
-    return !bb_health_is_node_size(n) || h->node_gpus_known || (n < h->gpus && (any_full || h->gpus == h->node_gpus))
-               ? most
-               : 0;
+    if (h->node_gpus_source == BB_HEALTH_FOUND || (n < h->gpus && (any_full || h->gpus == h->node_gpus)))
+        return most;
+    is_guess = n % 2 == 0 && h->node_gpus_source == BB_HEALTH_RECOGNISED && most_gpus(&without_profile, s) == n;
+    *level = is_guess ? BB_HEALTH_WARN : BB_HEALTH_FAIL;
+    return bb_health_is_node_size(n) || (is_guess && n < h->gpus) ? 0 : most;
 }
 
-/* Describes the GPUs that a rank's node lacks of `expected`; the ranks of a node have the same text. */
-static void describe_lost(const struct bb_session *s, int rank, int expected, char text[MESSAGE])
+/* Returns whether CUDA_VISIBLE_DEVICES of a rank has a GPU that its node never had: not one of the expected GPUs. */
+static bool names_no_gpu(const struct bb_health *h, const struct bb_session *s, int rank)
+{
+    char *end;
+    const long number = strtol(s->devices[rank].absent, &end, 10);
+
+    return s->devices[rank].absent[0] && (*end || number < 0 || number >= MAX(most_gpus(h, s), 1));
+}
+
+int bb_health_check_gpus(const struct bb_health *h, const struct bb_session *s)
+{
+    const struct bb_world *w = &s->world;
+    enum bb_health_level level;
+
+    for (int rank = 0; rank < w->size; rank++) {
+        const int n = s->devices[rank].node_gpus;
+
+        if (names_no_gpu(h, s, rank))
+            return BB_WORLD_ERR(
+                w, BB_EUSAGE,
+                "CUDA_VISIBLE_DEVICES has '%s', which CUDA does not find on %s; expected numbers or UUIDs "
+                "of nvidia-smi -L there",
+                s->devices[rank].absent, w->hosts[rank]);
+        if (s->devices[rank].is_short && bb_health_expected_gpus(h, s, w->node_of[rank], &level) == 0)
+            return BB_WORLD_ERR(w, BB_EUSAGE, "%d ranks on %s but only %d GPU%s; start at most %d per node", h->gpus,
+                                w->hosts[rank], n, bb_plural(n), n);
+    }
+    return 0;
+}
+
+/* Describes the GPUs that a rank's node lacks of `expected`; the ranks of a node have the same text. is_guess: only the recognised
+ * profile has more */
+static void describe_lost(const struct bb_session *s, int rank, int expected, bool is_guess, char text[MESSAGE])
 {
     const struct bb_world *w = &s->world;
     const int n = gpus_of(s, rank);
@@ -468,7 +513,12 @@ static void describe_lost(const struct bb_session *s, int rank, int expected, ch
 
     while (lacking < w->size && (w->node_of[lacking] != w->node_of[rank] || !s->devices[lacking].no_gpu[0]))
         lacking++;
-    if (n > 0 && n < expected)
+    if (n > 0 && n < expected && is_guess)
+        used = snprintf(text, MESSAGE,
+                        BB_HEALTH_CUDA_FINDS "%d GPUs, the recognised profile has %d: some may be lost, see nvidia-smi "
+                                             "-L; if the node has %d: --save-baseline FILE, then --expect FILE",
+                        n, expected, n);
+    else if (n > 0 && n < expected)
         used = snprintf(text, MESSAGE,
                         BB_HEALTH_CUDA_FINDS "%d GPU%s, expected %d: a GPU may be lost; see nvidia-smi -L, dmesg (Xid)",
                         n, bb_plural(n), expected);
@@ -488,25 +538,30 @@ static void judge_gpus(const struct bb_health *h, const struct bb_session *s, st
 {
     const struct bb_world *w = &s->world;
     const int first = gpus_of(s, 0);
-    bool is_common = w->nodes > 1 && !bb_session_is_short(s, -1) && !h->node_gpus_known, any = false;
+    bool is_common = w->nodes > 1 && !bb_session_is_short(s, -1) && h->node_gpus_source != BB_HEALTH_FOUND, any = false;
+    enum bb_health_level *level;
     int *expected;
 
     BB_NEW(expected, w->nodes);
+    BB_NEW(level, w->nodes);
     for (int node = 0; node < w->nodes; node++) {
-        expected[node] = bb_health_expected_gpus(h, s, node);
+        expected[node] = bb_health_expected_gpus(h, s, node, &level[node]);
         any |= expected[node] > 0;
     }
     for (int rank = 0; rank < w->size; rank++)
         is_common = is_common && gpus_of(s, rank) == first;
     for (int rank = 0; rank < w->size && any; rank++) {
+        const int node = w->node_of[rank];
+
         m[rank] = (struct message){0}; /* of nodes that only differ from these */
-        if (expected[w->node_of[rank]] == 0)
+        if (expected[node] == 0)
             continue;
-        m[rank].level = is_common ? BB_HEALTH_WARN : BB_HEALTH_FAIL;
+        m[rank].level = is_common ? BB_HEALTH_WARN : level[node];
         m[rank].of_node = true;
-        describe_lost(s, rank, expected[w->node_of[rank]], m[rank].text);
+        describe_lost(s, rank, expected[node], level[node] == BB_HEALTH_WARN, m[rank].text);
     }
     free(expected);
+    free(level);
 }
 
 static void judge_item(const struct item *item, const char *text, struct message *m)

@@ -19,10 +19,15 @@
  * bb_health_growth - read the counters again and add a warning for each that has grown since. Collective over all ranks.
  *   list     the entries that bb_health_inventory appended; what has grown is added
  *   Returns  as bb_health_inventory
- * bb_health_expected_gpus - return the number of GPUs that a node should have, if it has fewer by the profile, the baseline, the
- *          other nodes or its ranks, so that a GPU may be lost; otherwise 0
+ * bb_health_expected_gpus - return the number of GPUs that a node should have, if it has fewer by the profile, the baseline or the
+ *          other nodes, so that a GPU may be lost; otherwise 0
+ *   level    out: a warning if only the recognised profile has more, and nodes are also built with this number
+ * bb_health_check_gpus - return 0, or -BB_EUSAGE after an error line about ranks without a GPU, or CUDA_VISIBLE_DEVICES with a GPU,
+ *          that the nodes never had
  */
-int bb_health_expected_gpus(const struct bb_health *h, const struct bb_session *s, int node);
+int bb_health_expected_gpus(const struct bb_health *h, const struct bb_session *s, int node,
+                            enum bb_health_level *level);
+int bb_health_check_gpus(const struct bb_health *h, const struct bb_session *s) BB_MUST_CHECK;
 struct bb_health_inventory;                    /* contains no pointers */
 extern const size_t bb_health_inventory_bytes; /* its size */
 int bb_health_inventory(struct bb_health *h, struct bb_session *s, const int *gpu_of, const json_t *baseline,

@@ -103,9 +103,13 @@ struct bb_health {
     int rounds;      /* pairs: number of rounds, each with new pairs; 0: log2(nodes) + 1, rounded up */
     bool every_pair; /* with rounds 0, all partners up to 16 nodes */
     bool skip[BB_HEALTH_TESTS];
-    double expected[BB_HEALTH_TESTS]; /* NaN: unknown */
-    int node_gpus;                    /* of a node of the profile or the baseline; 0: unknown */
-    bool node_gpus_known;             /* node_gpus is what CUDA found in the run of the baseline */
+    double expected[BB_HEALTH_TESTS];             /* NaN: unknown */
+    int node_gpus;                                /* of a node of the profile or the baseline; 0: unknown */
+    enum bb_health_source {                       /* of node_gpus */
+                            BB_HEALTH_RECOGNISED, /* the profile of GPUs with this name */
+                            BB_HEALTH_NAMED,      /* the profile that --expect or the baseline names */
+                            BB_HEALTH_FOUND       /* CUDA, in the run of the baseline */
+    } node_gpus_source;
     /* leaf switches and pods: consecutive nodes that share uplinks, and the rate of their NICs / that of the uplinks */
     struct bb_health_tier {
         int nodes; /* 0: unknown, or none */

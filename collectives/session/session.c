@@ -94,6 +94,7 @@ static void describe_missing_gpus(struct bb_session *s)
         s->devices[r].ordinal = missing.ordinal;
         s->devices[r].node_gpus = missing.node_gpus;
         s->devices[r].is_short = missing.is_short;
+        memcpy(s->devices[r].absent, missing.absent, sizeof missing.absent);
         memcpy(s->devices[r].no_gpu, missing.no_gpu, sizeof missing.no_gpu);
         s->devices[r].uuid[0] = s->devices[r].pci[0] = '\0';
     }

@@ -98,23 +98,39 @@ int bb_device_count_in_child(void)
     return child > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-static int list_visible(struct bb_visible *visible)
+/* Writes the first entry of CUDA_VISIBLE_DEVICES that is not among its first n to text[48]; "": there is none. An entry that CUDA
+ * does not find hides the later ones. */
+static void find_absent(const char *listed, int n, char text[48])
+{
+    for (; listed && *listed && n > 0; n--)
+        listed = strchr(listed, ',') ? strchr(listed, ',') + 1 : NULL;
+    if (listed)
+        snprintf(text, 48, "%.*s", (int)strcspn(listed, ","), listed + strspn(listed, " "));
+}
+
+/* absent: out, as in struct bb_device_info */
+static int list_visible(struct bb_visible *visible, char absent[48])
 {
     const char *listed = getenv("CUDA_VISIBLE_DEVICES");
-    struct cudaDeviceProp prop;
+    struct cudaDeviceProp prop = {.name = ""};
     int count, driver = 0, rc = 0;
 
     memset(visible, 0, sizeof(*visible));
+    absent[0] = '\0';
     visible->hides_all = listed && strspn(listed, "0123456789GM") == 0; /* "", "-1", "NoDevFiles"; not 0, GPU-, MIG- */
     visible->has_driver = cudaDriverGetVersion(&driver) == cudaSuccess && driver > 0;
-    if (no_gpu_reason(&count))
+    if (no_gpu_reason(&count)) {
+        find_absent(visible->hides_all ? NULL : listed, 0, absent);
         return 0; /* choose_ordinal reports the missing GPU after all ranks have exchanged their lists of visible
                      GPUs */
+    }
     visible->n = count < BB_VISIBLE_MAX ? count : BB_VISIBLE_MAX;
     for (int i = 0; i < visible->n; i++) {
         TRY(BB_CUDA(cudaGetDeviceProperties(&prop, i)));
         read_uuid(i, &prop, visible->uuid[i]);
     }
+    find_absent(strstr(prop.name, " MIG ") ? NULL : listed, count,
+                absent); /* CUDA shows one MIG instance of those listed */
 out:
     return rc;
 }
@@ -234,7 +250,7 @@ static int choose_ordinal(const struct bb_world *w, const struct bb_visible *all
     return 0;
 }
 
-/* Makes the GPU of this rank current, if it has one. Sets *info, except node_gpus and is_short. */
+/* Makes the GPU of this rank current, if it has one. Sets *info, except node_gpus, absent and is_short. */
 static int use_device(int ordinal, struct bb_device_info *info)
 {
     const struct bb_device_info of_node = *info;
@@ -250,6 +266,7 @@ static int use_device(int ordinal, struct bb_device_info *info)
         rc = bb_device_use(ordinal, info);
         info->node_gpus = of_node.node_gpus;
         info->is_short = of_node.is_short;
+        memcpy(info->absent, of_node.absent, sizeof info->absent);
     }
     return rc;
 }
@@ -257,11 +274,12 @@ static int use_device(int ordinal, struct bb_device_info *info)
 int bb_device_choose(struct bb_world *w, int first, enum bb_share share, struct bb_device_info *info)
 {
     struct bb_visible own, *all = NULL;
+    char absent[sizeof info->absent];
     unsigned any_short;
     bool lacks;
     int ordinal = 0, n, rc;
 
-    rc = list_visible(&own);
+    rc = list_visible(&own, absent);
     TRY(bb_world_agree(w, rc, "query of the GPUs"));
     all = bb_world_gather(w, &own, sizeof(own), &rc);
     TRY(rc);
@@ -269,6 +287,7 @@ int bb_device_choose(struct bb_world *w, int first, enum bb_share share, struct 
     lacks = share == BB_SHARE_IF_SHORT && lacks_gpus(w, all);
     *info = (struct bb_device_info){.node_gpus = may_hide_gpus(n) && !lacks ? 0 : n};
     info->is_short = lacks || (share == BB_SHARE_IF_SHORT && info->node_gpus > 0 && info->node_gpus < w->local_size);
+    memcpy(info->absent, absent, sizeof absent);
     any_short = info->is_short;
     TRY(bb_world_any(w, &any_short));
     TRY(choose_ordinal(w, all, first, share, any_short, &ordinal));

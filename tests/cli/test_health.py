@@ -59,7 +59,9 @@ def test_missing_gpus_are_named(busbar, tmp_path):
     assert 'busbar_run_success{command="health",gpus="emulated"} 1' in (tmp_path / "m.prom").read_text()
     for gpus, devices, env, text in ((8, 8, {"CUDA_VISIBLE_DEVICES": "0,1,2"}, "8 ranks on this host but only 3 GPUs"),
                                      (8, 4, {"EMU_CLUSTER": "gh200-quad-ib", "EMU_NODES": "1"}, "but only 4 GPUs; start at most 4 per node"),
-                                     (2, 1, {}, "but only 1 GPU; start at most 1 per node")):
+                                     (2, 1, {}, "but only 1 GPU; start at most 1 per node"), (9, 6, {"EMU_NODES": "1"}, "9 ranks on "),
+                                     (1, 8, {"CUDA_VISIBLE_DEVICES": "9"}, "CUDA_VISIBLE_DEVICES has '9', which CUDA does not find on "),
+                                     (3, 8, {"CUDA_VISIBLE_DEVICES": "0,1,2,GPU-77"}, "has 'GPU-77'")):  # mistakes of the call: they drained the node
         assert text in run(gpus, devices, status=2, **env)[2]  # a usage error changes no file
     assert 'busbar_run_success{command="health",gpus="emulated"} 1' in (tmp_path / "m.prom").read_text()
     last = fails(*run(7, 7, status=5))
@@ -70,6 +72,11 @@ def test_missing_gpus_are_named(busbar, tmp_path):
         assert fails(root, lines, error, tested=False, more="; the driver may be down; see nvidia-smi, dmesg (Xid)",
                      lost="CUDA finds no GPU: no CUDA-capable device is detected") == "# ENDED in stage inventory" and root["emulated"]
     assert run(8, 0, status=1, CUDA_VISIBLE_DEVICES="")[2].endswith("no usable GPU on this host: no CUDA-capable device is detected\n")
+    assert fails(*run(8, 7, status=5, CUDA_VISIBLE_DEVICES="0,1,2,3,4,5,6,7"), tested=False, more="; see nvidia-smi -L, dmesg (Xid); to test the others: start 7 ranks")
+    root, lines, _ = run(6, 6, "--only", "inventory")  # nodes with 6 GPUs are built: the profile of GPUs with this name is no proof
+    assert [(f["level"], f["reason"].split(":")[0]) for f in root["findings"]] == [("warn", "CUDA finds 6 GPUs, the recognised profile has 8")]
+    assert not any("scontrol" in line for line in lines) and "expected 8" in run(8, 6, "--only", "inventory", status=5)[2]
+    assert "expected 8" in run(6, 6, "--only", "inventory", "--expect", "h100-sxm-ib", status=5)[2]
     for args in ((), ("--expect", "h100-sxm-ib")):
         assert fails(*run(7, 7, "--only", "inventory", *args, status=5), tested=False).startswith("# FAILED: 1 part; only stage inventory: 1 node: ")
     assert run(7, 7, "--only", "inventory", "--expect", "b200-nothing", status=2)[2].startswith("busbar: unknown cluster")

@@ -383,6 +383,19 @@ bool bb_blank_controls(char *text)
     return any;
 }
 
+size_t bb_cut_length(const char *text, size_t most)
+{
+    size_t length = strnlen(text, most + 1), word;
+
+    if (length <= most)
+        return length;
+    for (word = most; word > most / 2 && text[word] != ' ';)
+        word--;
+    for (length = most; length > 0 && ((unsigned char)text[length] & 0xc0) == 0x80;) /* the next bytes of a character */
+        length--;
+    return text[word] == ' ' ? word : length;
+}
+
 char *bb_visible_text(const char *text)
 {
     char *copy = bb_copy_text(text);

@@ -98,6 +98,10 @@ bool bb_has_controls(const char *text, const char *allowed);
 bool bb_blank_controls(char *text);
 char *bb_visible_text(const char *text) BB_MUST_CHECK;
 
+/* bb_cut_length - return the length of the beginning of a text that has at most `most` bytes: the whole text, or up to the end of
+ * a word, in a text without blanks of a UTF-8 character. */
+size_t bb_cut_length(const char *text, size_t most);
+
 /* bb_is_same_name - return whether name and word[length] differ only in case and in the separators '_', '-' and '.':
  * "LLaMA3-70B" is llama3_70b, "allreduce" all_reduce. */
 bool bb_is_same_name(const char *name, const char *word, size_t length);

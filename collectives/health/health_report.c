@@ -511,7 +511,7 @@ json_t *bb_health_soak_json(const struct bb_health_report *r)
 }
 
 /* Slurm's database keeps 255 characters of a reason. */
-enum { DRAIN_REASON = 240, DRAIN_ITEM = 64 + GPU_TEXT };
+enum { DRAIN_REASON = 240, DRAIN_TEXT = 96, DRAIN_ITEM = DRAIN_TEXT + 8 + GPU_TEXT };
 
 /* Describes a finding about a node briefly: "NIC of GPU 2 (GPU 0000:1b:00.0) at 50 %". */
 static const char *brief_text(const struct bb_health_report *r, const struct bb_health_finding *f,
@@ -521,7 +521,8 @@ static const char *brief_text(const struct bb_health_report *r, const struct bb_
 
     gpu_text(r, f, gpu);
     if (*f->text)
-        snprintf(text, DRAIN_ITEM, "%s%s%.*s", gpu, *gpu ? " " : "", MIN(56, (int)strcspn(f->text, ";")), f->text);
+        snprintf(text, DRAIN_ITEM, "%s%s%.*s", gpu, *gpu ? " " : "",
+                 (int)MIN(bb_cut_length(f->text, DRAIN_TEXT), strcspn(f->text, ";")), f->text);
     else
         snprintf(text, DRAIN_ITEM, "%s%s%s%s%s at %s", f->part == BB_HEALTH_A_NIC ? "NIC of " : "", gpu,
                  f->part == BB_HEALTH_A_GPU ? " " : "", f->part == BB_HEALTH_A_NIC ? "" : bb_health_tests[f->test].name,

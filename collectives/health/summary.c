@@ -14,7 +14,10 @@
 #include <string.h>
 #include <sys/param.h>
 
-enum { FINDING_LINES = 6 }; /* at least, also of a report that is longer */
+enum {
+    FINDING_LINES = 6, /* at least, also of a report that is longer */
+    DRAIN_REASON = 240 /* Slurm's database keeps 255 characters of a reason */
+};
 
 static const char *text_of(const json_t *object, const char *key)
 {
@@ -341,7 +344,8 @@ static void add_lost_node(json_t *root, json_t *verdict, const char *stage, json
 {
     const char *host = text_of(verdict, "host"), *others = text_of(verdict, "reason");
     json_t *check;
-    size_t i;
+    size_t i, length;
+    char *all;
 
     json_array_foreach(json_object_get(root, "checks"), i, check) if (strcmp(text_of(check, "host"), host) == 0)
     {
@@ -354,8 +358,10 @@ static void add_lost_node(json_t *root, json_t *verdict, const char *stage, json
                   bb_health_levels[BB_HEALTH_FAIL], "stage", stage, "test", "part", bb_health_parts[BB_HEALTH_A_NODE],
                   "node", json_object_get(verdict, "node"), "host", host, "name", host, "other_node", "other_host",
                   "one_way", false, "gpu", "pci", "uuid", "value", "expected", "median", "tries", 1, "reason", reason));
-    json_object_set_new(verdict, "reason",
-                        json_sprintf("%s%s%.180s", json_string_value(reason), *others ? ", " : "", others));
+    all = bb_format("%s%s%s", json_string_value(reason), *others ? ", " : "", others);
+    length = bb_cut_length(all, DRAIN_REASON);
+    json_object_set_new(verdict, "reason", json_sprintf("%.*s%s", (int)length, all, all[length] ? " .." : ""));
+    free(all);
     json_object_set_new(verdict, "level", json_string(bb_health_levels[BB_HEALTH_FAIL]));
     json_decref(reason);
 }
@@ -416,7 +422,7 @@ static json_t *describe_ranks(const json_t *root, int rank, int n, const char *s
 
         return json_sprintf("rank %d failed%.*s%s%s%s: %.*s", rank, has_gpu ? (int)(error - gpu) : 0,
                             has_gpu ? gpu : "", is_named ? " (" : "", is_named ? pci : "", is_named ? ")" : "",
-                            source && source - text < 180 ? (int)(source - text) : 180, text);
+                            (int)bb_cut_length(text, source ? MIN(180, (size_t)(source - text)) : 180), text);
     }
     if (n > 1)
         return json_sprintf("rank %d and %d more %s in stage %s", rank, n - 1, hangs ? "are hanging" : "were lost",

@@ -71,6 +71,8 @@ def test_missing_gpus_are_named(busbar, tmp_path):
         root, lines, error = run(gpus, 0, *args, status=5)
         assert fails(root, lines, error, tested=False, more="; the driver may be down; see nvidia-smi, dmesg (Xid)",
                      lost="CUDA finds no GPU: no CUDA-capable device is detected") == "# ENDED in stage inventory" and root["emulated"]
+    fails(*run(1, 8, status=5, EMU_DRIVER="11000"), tested=False, more="; the driver may be down; see nvidia-smi, dmesg (Xid)",
+          lost="CUDA finds no GPU: CUDA driver version is insufficient for CUDA runtime version")  # the line for scontrol ended with "vers"
     assert run(8, 0, status=1, CUDA_VISIBLE_DEVICES="")[2].endswith("no usable GPU on this host: no CUDA-capable device is detected\n")
     assert fails(*run(8, 7, status=5, CUDA_VISIBLE_DEVICES="0,1,2,3,4,5,6,7"), tested=False, more="; see nvidia-smi -L, dmesg (Xid); to test the others: start 7 ranks")
     root, lines, _ = run(6, 6, "--only", "inventory")  # nodes with 6 GPUs are built: the profile of GPUs with this name is no proof

@@ -304,6 +304,24 @@ static void shows_on_which_side_of_a_limit_a_value_is(void **state)
     assert_int_equal(bb_decimals_beside(5 + 1e-12, 5, 1), 9);
 }
 
+static void cuts_texts_at_words(void **state)
+{
+    static const struct {
+        const char *text;
+        size_t most, length;
+    } rows[] = {{"a few words", 11, 11},
+                {"a few words", 10, 5},
+                {"a few words", 5, 5},
+                {"oneword", 3, 3},
+                {"a longword", 6, 6},
+                {"\xc3\xa4\xc3\xb6", 3, 2},
+                {"", 0, 0}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_int_equal(bb_cut_length(rows[i].text, rows[i].most), rows[i].length);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -320,6 +338,7 @@ int main(void)
         cmocka_unit_test(formats_thousands),
         cmocka_unit_test(shows_on_which_side_of_a_limit_a_value_is),
         cmocka_unit_test(suggests_the_nearest_word),
+        cmocka_unit_test(cuts_texts_at_words),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -82,6 +82,28 @@ static void test_rank_whose_call_fails_fails_its_node(void **state)
     json_decref(root);
 }
 
+/* Slurm keeps 255 characters of a reason: the begin of the new one, whole words of CUDA's, and then of what failed before. */
+static void test_long_reason_is_cut_at_a_word(void **state)
+{
+    char line[512] = "rank 2 (b, GPU 0): cudaLaunchKernel:", others[240] = "GPU 1 GEMM";
+    json_t *root = read_results(), *verdict = json_array_get(json_object_get(root, "verdicts"), 1);
+    const char *reason;
+
+    (void)state;
+    while (strlen(line) < 400)
+        strcat(line, " the launch timed out and was terminated");
+    while (strlen(others) < 200)
+        strcat(others, " at 77 %,");
+    json_object_set_new(verdict, "reason", json_string(others));
+    (void)report_of(root, line, false);
+    reason = json_string_value(json_object_get(verdict, "reason"));
+    assert_true(strlen(reason) <= 255 && strlen(reason) > 200);
+    assert_int_equal(strncmp(reason, "rank 2 failed, GPU 0: cudaLaunchKernel: the launch", 50), 0);
+    assert_string_equal(reason + strlen(reason) - 3, " ..");
+    assert_non_null(strstr(reason, " and was terminated, GPU 1 GEMM at 77 %"));
+    json_decref(root);
+}
+
 static void test_no_node_is_ok_if_the_cause_is_unknown(void **state)
 {
     static const char *const lines[] = {
@@ -141,6 +163,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_srun_excludes_failed_nodes),
                                        cmocka_unit_test(test_rank_whose_call_fails_fails_its_node),
+                                       cmocka_unit_test(test_long_reason_is_cut_at_a_word),
                                        cmocka_unit_test(test_no_node_is_ok_if_the_cause_is_unknown),
                                        cmocka_unit_test(test_no_node_is_ok_if_a_test_is_missing),
                                        cmocka_unit_test(test_loss_in_the_findings_is_named_once),

@@ -91,7 +91,7 @@ static void keep_error(int code, const char *text)
     if (record->code && !was_tried && (record->code != BB_EBELOW || code == BB_EBELOW))
         return;
     *record = (struct bb_err_record){.code = code, .muted = mute};
-    snprintf(record->text, sizeof(record->text), "%.*s", (int)sizeof(record->text) - 1, text);
+    snprintf(record->text, sizeof(record->text), "%.*s", (int)bb_cut_length(text, sizeof(record->text) - 1), text);
 }
 
 /* Returns whether `text`, which follows "busbar", begins with the name of a command. */
@@ -146,7 +146,8 @@ __attribute__((format(printf, 5, 0))) static void write_line(int timeout_ms, int
     struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
     const int prints = must_print(code);
 
-    vsnprintf(line + used, (size_t)capacity, fmt, args);
+    if (vsnprintf(line + used, (size_t)capacity, fmt, args) >= capacity)
+        line[bb_cut_length(line, strlen(line) - 1)] = '\0';
     bb_blank_controls(line); /* of file names and arguments, which could break or color the line */
     bb_name_program(line + used, (size_t)capacity);
     if (code != 0 && !is_invalid_attempt(code) && (mute == 1 || prints))

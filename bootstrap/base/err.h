@@ -40,7 +40,7 @@ enum bb_error {
  *   Returns  -code, so that a caller can write `return bb_err(BB_EUSAGE, ...)`
  * The line is "busbar: rank 3 (node17, GPU 1): nccl.json: ranks=4: <message>". bb_err_identify() sets the rank, and
  * bb_err_context() sets "nccl.json: ranks=4: "; both are optional. Control characters in the line are replaced by
- * blanks, and the line is cut at 2,047 characters.
+ * blanks, and the line is cut at the last word within 2,047 bytes.
  */
 int bb_err(enum bb_error code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Static analyzers do not see that bb_err() returns -code. When an analyzer runs, this macro makes the value

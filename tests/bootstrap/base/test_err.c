@@ -47,6 +47,30 @@ static void truncates_a_long_line(void **state)
     assert_ptr_equal(strchr(captured.text, '\n'), captured.text + strlen(captured.text) - 1);
 }
 
+/* Characters of two and three bytes, from an even and an odd position, and words. */
+static void truncates_a_long_line_between_characters(void **state)
+{
+    static const char *const parts[] = {"\xc3\xa4", "\xe2\x82\xac", "abcde "};
+
+    (void)state;
+    for (int i = 0; i < 12; i++) {
+        const char *part = parts[i % 3];
+        const size_t length = strlen(part);
+        struct capture captured;
+        char text[4000] = "", *end;
+
+        snprintf(text, sizeof text, "%.*s", i / 3, "xyz");
+        for (int n = 0; n < 1000; n++)
+            strncat(text, part, sizeof text - strlen(text) - 1);
+        capture_begin(&captured);
+        (void)bb_err(BB_EFAIL, "%s", text);
+        capture_end(&captured);
+        end = captured.text + strlen(captured.text) - 1; /* the line feed */
+        end += part[length - 1] == ' ';
+        assert_memory_equal(end - length, part, length - (part[length - 1] == ' '));
+    }
+}
+
 /* Control characters in user text are replaced, so the message stays on one line and cannot steer the terminal. */
 static void replaces_control_characters(void **state)
 {
@@ -228,6 +252,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prefixes_the_line_with_the_rank),
         cmocka_unit_test(truncates_a_long_line),
+        cmocka_unit_test(truncates_a_long_line_between_characters),
         cmocka_unit_test(replaces_control_characters),
         cmocka_unit_test(speculative_mode_prints_only_the_first_failure),
         cmocka_unit_test(held_warnings_are_dropped_by_a_usage_error),

@@ -75,8 +75,10 @@ static int build_step(struct run *x)
         bb_err_job_scope(0);
     }
     TRY(bb_world_agree(&x->session.world, rc, "the step"));
+    bb_err_mute(x->session.world.rank == 0 ? 0 : BB_MUTE_WARNINGS); /* those of the model file: only on rank 0 */
     if (x->session.world.rank != 0)
         rc = build_messages(x);
+    bb_err_mute(0);
     TRY(bb_world_agree(&x->session.world, rc, "the step of every rank"));
 out:
     return rc;

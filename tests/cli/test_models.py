@@ -429,6 +429,9 @@ def test_warns_once_of_missing_dimensions_unknown_types_and_quantized_weights(bu
     assert done.returncode == 0
     assert [line for line in done.stderr.splitlines() if "does not fit" not in line] == (
         [f"busbar: warning: {tmp_path}: {warning}"] if warning else [])
+    if warning and config.get("model_type"):  # also on each rank of a run
+        done = busbar.run("proxy", "transformer", "--model", str(tmp_path), "--scale-counts", "1e-4", "--steps", 1, "-g", 3)
+        assert done.returncode == 0 and done.stderr.count(warning) == 1, done.stderr
 
 
 def test_rejects_another_schema_of_models(busbar, tmp_path):

@@ -140,7 +140,7 @@ struct list_options {
 };
 
 static const struct bb_opt list_rows[] = {
-    OPT_OUTPUT(0, "json", offsetof(struct list_options, json), "write the rows as JSON, - for stdout"),
+    OPT_OUTPUT_DASH(0, "json", offsetof(struct list_options, json), "write the rows as JSON, - for stdout"),
     OPT_FLAG(0, "quiet", offsetof(struct list_options, quiet), "print no table"),
     {0},
 };

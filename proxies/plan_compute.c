@@ -46,7 +46,7 @@ static const struct bb_opt option_rows[] = {
     OPT_SIZE(0, "size", FIELD(bytes), "256M", "BYTES", 1024, 1ull << 40,
              "approximate bytes moved by a memory-bound kernel"),
     OPT_STRING(0, "shapes", FIELD(shapes), NULL, "FILE", "file with more shapes, separated by blanks or lines"),
-    OPT_OUTPUT(0, "json", FIELD(json), "write busbar.plan/1 to FILE, '-' for stdout (instead of the text)"),
+    OPT_OUTPUT_DASH(0, "json", FIELD(json), "write busbar.plan/1 to FILE, '-' for stdout (instead of the text)"),
     OPT_FLAG(0, "quiet", FIELD(quiet), "no table"),
     {0},
 };

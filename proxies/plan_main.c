@@ -21,8 +21,8 @@
 #define FIELD(name) offsetof(struct bb_plan_options, name)
 
 #define EXPORT_OPTION(word, what, text)                                                                                \
-    OPT_OUTPUT(0, #word, FIELD(files[BB_PLAN_EXPORT_##word]), text,                                                    \
-               .everyday = BB_PLAN_EXPORT_##word == BB_PLAN_EXPORT_json),
+    OPT_OUTPUT_DASH(0, #word, FIELD(files[BB_PLAN_EXPORT_##word]), text,                                               \
+                    .everyday = BB_PLAN_EXPORT_##word == BB_PLAN_EXPORT_json),
 #define PREDICTION_OPTION(word, what, text)                                                                            \
     OPT_OUTPUT(0, #word, FIELD(files[BB_PLAN_EXPORT_##word]), text, .needs = BB_PLAN_ONE_STEP | BB_PLAN_CLUSTER),
 

@@ -18,9 +18,10 @@ enum { CHOICES_MAX = 256, NAMES_LISTED = 40 };
 const char *const bb_buffer_choices[] = {"nccl", "cuda", NULL};
 
 const struct bb_opt bb_common_options[] = {
-    OPT_OUTPUT(0, "json", FIELD(json), "write the results as JSON, - for stdout" BB_PRIVATE_HELP, .everyday = true),
-    OPT_OUTPUT(0, "csv", FIELD(csv), "write the rows of the results as CSV, - for stdout" BB_CSV_HELP,
-               .everyday = true),
+    OPT_OUTPUT_DASH(0, "json", FIELD(json), "write the results as JSON, - for stdout" BB_PRIVATE_HELP,
+                    .everyday = true),
+    OPT_OUTPUT_DASH(0, "csv", FIELD(csv), "write the rows of the results as CSV, - for stdout" BB_CSV_HELP,
+                    .everyday = true),
     OPT_OUTPUT(0, "junit", FIELD(junit), "write the checks of the run as JUnit XML, for CI"),
     OPT_OUTPUT(0, "prometheus", FIELD(prometheus),
                "write the checks, and the bus bandwidths of bench, as Prometheus metrics, for the textfile collector "
@@ -654,8 +655,8 @@ static void check_output(void *arg, const struct bb_opt *opt, const void *field)
 
     if (check->rc || !path)
         return;
-    if (strcmp(path, "-") == 0) { /* the help names the options that accept it */
-        if (!strstr(opt->help, "stdout"))
+    if (strcmp(path, "-") == 0) {
+        if (!opt->dash)
             check->rc = bb_err(BB_EUSAGE, "--%s - is not stdout; try: --%s /dev/stdout, or ./- for a file of this name",
                                opt->name, opt->name);
         return;

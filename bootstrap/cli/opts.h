@@ -69,6 +69,7 @@ struct bb_opt {
     unsigned needs; /* bit mask of the features (proxies: enum bb_proxy_feature) that a command must have to accept
                        the option; 0: none */
     bool writes;    /* STRING: the value names a file that the command writes */
+    bool dash;      /* with `writes`: "-" is stdout; otherwise invalid */
     bool everyday;  /* one of the options that the help prints first */
 };
 
@@ -86,8 +87,8 @@ static inline const char *bb_opt_choice(const struct bb_opt *opt, size_t i)
  *   OPT_CHOICE_AT: the same parameters as OPT_CHOICE, but with choice_at instead of choices
  *   OPT_STRING(letter, name, offset, default, arg, help)
  *   OPT_TEXTS(letter, name, offset, arg, help)
- *   OPT_OUTPUT(letter, name, offset, help): the name of a file that the command writes; "-" is invalid, unless the help
- *   contains "stdout"
+ *   OPT_OUTPUT(letter, name, offset, help): the name of a file that the command writes; "-" is invalid
+ *   OPT_OUTPUT_DASH: the same parameters; "-" is stdout
  * Designated initializers may follow the help: OPT_FLAG(0, "ops", FIELD(ops), "also every operation", .needs = ...).
  */
 #define OPT_FLAG(l, n, at, ...) OPT_ROW(BB_OPT_FLAG, l, n, at, .help = __VA_ARGS__)
@@ -106,6 +107,7 @@ static inline const char *bb_opt_choice(const struct bb_opt *opt, size_t i)
 #define BB_PRIVATE_HELP                 "; only the owner can read it and the file of --csv (mode 0600)"
 #define BB_CSV_HELP                     "; text that begins with = + - or @ has an apostrophe in front, for spreadsheets" /* csv.h */
 #define OPT_OUTPUT(l, n, at, ...)       OPT_STRING(l, n, at, NULL, "FILE", __VA_ARGS__, .writes = true)
+#define OPT_OUTPUT_DASH(l, n, at, ...)  OPT_OUTPUT(l, n, at, __VA_ARGS__, .dash = true)
 #define OPT_ROW(k, l, n, at, ...)                                                                                      \
     {                                                                                                                  \
         .kind = k, .letter = l, .name = n, .offset = at, __VA_ARGS__                                                   \

@@ -68,9 +68,9 @@ static const struct bb_opt how_rows[] = {
 
 static const struct bb_opt where_rows[] = {
     OPT_STRING('o', "output", FIELD(output), NULL, "DIR", "results folder (default: NAME.sweep)"),
-    OPT_OUTPUT(0, "json", FIELD(json),
-               "all results as busbar.sweep/1, - for stdout (default: DIR/sweep.json)" BB_PRIVATE_HELP),
-    OPT_OUTPUT(0, "csv", FIELD(csv), "the table as CSV, - for stdout (default: DIR/sweep.csv)" BB_CSV_HELP),
+    OPT_OUTPUT_DASH(0, "json", FIELD(json),
+                    "all results as busbar.sweep/1, - for stdout (default: DIR/sweep.json)" BB_PRIVATE_HELP),
+    OPT_OUTPUT_DASH(0, "csv", FIELD(csv), "the table as CSV, - for stdout (default: DIR/sweep.csv)" BB_CSV_HELP),
     OPT_OUTPUT(0, "junit", FIELD(junit), "write a check for each combination as JUnit XML, for CI"),
     OPT_OUTPUT(0, "prometheus", FIELD(prometheus),
                "write the checks as Prometheus metrics, for the textfile collector of node_exporter"),

@@ -1199,8 +1199,8 @@ static const struct bb_opt rows[] = {
              "plan does not fit in GPU memory, the files have no common row, data is wrong, or a row is inconclusive "
              "or missing in B"),
     OPT_FLAG(0, "full", FIELD(full), "print all rows and differences; default: the answer in at most 25 lines"),
-    OPT_OUTPUT(0, "json", FIELD(json), "write the comparison as JSON, - for stdout" BB_PRIVATE_HELP),
-    OPT_OUTPUT(0, "csv", FIELD(csv), "write the rows as CSV, - for stdout" BB_CSV_HELP),
+    OPT_OUTPUT_DASH(0, "json", FIELD(json), "write the comparison as JSON, - for stdout" BB_PRIVATE_HELP),
+    OPT_OUTPUT_DASH(0, "csv", FIELD(csv), "write the rows as CSV, - for stdout" BB_CSV_HELP),
     OPT_OUTPUT(0, "junit", FIELD(junit), "write a check for each row as JUnit XML, for CI"),
     OPT_OUTPUT(0, "prometheus", FIELD(prometheus),
                "write the checks as Prometheus metrics, for the textfile collector of node_exporter"),

@@ -42,8 +42,8 @@ static const struct bb_opt own_rows[] = {
             "no effect: ranks are processes and always initialize in parallel"),
     OPT_DOUBLE('T', "timeout", FIELD(timeout_s), "0", "SECONDS", 0, 1e6,
                "timeout of each wait, after which the run ends with exit 4; 0: no timeout"),
-    OPT_OUTPUT('J', "output_file", FIELD(bench.common.json),
-               "write the results in nccl-tests' JSON format, - for stdout; an existing file is kept (FILE.0 ..)"),
+    OPT_OUTPUT_DASH('J', "output_file", FIELD(bench.common.json),
+                    "write the results in nccl-tests' JSON format, - for stdout; an existing file is kept (FILE.0 ..)"),
     OPT_INT(
         'D', "device_implementation", FIELD(device_kernel), "0", "N", 0, 4,
         "device API kernels (busbar's own), all_reduce and alltoall: 1: LSA, element by element; 2: LSA, 16 bytes at "

@@ -31,7 +31,7 @@ static const struct bb_opt rows[] = {
                .choice_at = bb_cluster_name_at),
     OPT_INT(0, "gpus-per-node", FIELD(gpus_per_node), NULL, "N", 1, 1 << 20,
             "GPUs per node (default: as in the starting profile, or the ranks per host if there were more)"),
-    OPT_OUTPUT(0, "json", FIELD(json), "write parameters and residuals as JSON, - for stdout"),
+    OPT_OUTPUT_DASH(0, "json", FIELD(json), "write parameters and residuals as JSON, - for stdout"),
     OPT_FLAG(0, "quiet", FIELD(quiet), "no table"),
     {0},
 };

@@ -1066,6 +1066,20 @@ def test_rejects_invalid_nccl_tests_text(busbar, calibrate, tmp_path, change, me
     assert not (tmp_path / "mine.json").exists() and done.stdout == ""
 
 
+def test_profile_on_stdout_is_that_of_the_file(busbar, tmp_path):
+    """It advised /dev/stdout, which does not end in .json."""
+    (tmp_path / "h.log").write_text(h100_log())
+
+    def run(*args):
+        return busbar.run("calibrate", *args, emulated=False, cwd=tmp_path)
+    assert run("h.log", "-o", "mine.json").returncode == 0
+    done = run("h.log", "-o", "-")
+    assert done.returncode == 0 and done.stdout == (tmp_path / "mine.json").read_text().replace('"mine"', '"calibrated"'), done.stderr
+    for args, message in ((("h.log", "--json", "-"), "requires another file for --json"), (("--measure", "--ranks", 8), "requires files of measurements")):
+        done = run(*args, "-o", "-")
+        assert done.returncode == 2 and message in done.stderr and not done.stdout and len(list(tmp_path.iterdir())) == 2, done.stderr
+
+
 def test_rejects_a_wrong_operation_of_nccl_tests_text(busbar, tmp_path):
     with_name, without_name = h100_log(), re.sub("# Collective test.*\n", "", h100_log())
     (tmp_path / "f.json").write_text("{}")

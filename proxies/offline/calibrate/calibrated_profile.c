@@ -199,10 +199,10 @@ static void set_left_out(const struct bb_stats *left_out, json_t *root)
     json_object_set_new(root, "left_out", section);
 }
 
-/* Returns the name of the profile in a file: the file name without ".json", for example "mine" for "runs/mine.json". */
+/* Returns the name of the profile in a file: the file name without ".json", for example "mine" for "runs/mine.json"; "-": stdout. */
 static json_t *name_of(const char *path)
 {
-    const char *name = bb_base_name(path);
+    const char *name = strcmp(path, "-") == 0 ? "calibrated.json" : bb_base_name(path);
     const int size = (int)(strlen(name) - strlen(".json"));
 
     return json_sprintf("%.*s", size < 1 ? 1 : size > LONGEST ? LONGEST : size, name);

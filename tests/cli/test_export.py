@@ -2,6 +2,7 @@
 file from the text a second time, and decode the protobuf messages of Chakra and Perfetto field by field."""
 import collections
 import json
+import os
 import re
 import struct
 
@@ -264,6 +265,12 @@ def test_chakra_equals_the_plan(busbar, tmp_path, args):
         for other in groups[group]:
             assert collectives[group, other] == calls
     assert sum(sent.values()) + len(collectives) > 0
+
+
+def test_failed_chakra_export_leaves_no_file(busbar, tmp_path):
+    (tmp_path / "step.2.et").mkdir()
+    done = busbar.run("plan", *STEPS[7], "--export", "chakra", tmp_path / "step")
+    assert done.returncode == 1 and "step.2.et: Is a directory" in done.stderr and os.listdir(tmp_path) == ["step.2.et"], done.stderr
 
 
 def test_chakra_has_durations_in_microseconds_and_nanoseconds(busbar, tmp_path):

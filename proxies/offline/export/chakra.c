@@ -11,6 +11,7 @@
 #include "proxies/simulation/timeline/op_names.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 /* Field numbers in the Chakra schema. */
 enum { GLOBAL_VERSION = 1, GLOBAL_ATTR = 2 };
@@ -259,16 +260,23 @@ bool bb_chakra_supports(const struct bb_layout *l, const struct bb_op *op)
 int bb_export_chakra(const struct bb_export *e, const char *prefix)
 {
     const struct bb_layout *l = &e->step->layout;
-    int first_group[BB_MAX_COMMS], rc, next = 1; /* ASTRA-sim requires positive numbers, so the first communicator
+    int first_group[BB_MAX_COMMS], r, rc = 0,
+                                      next = 1; /* ASTRA-sim requires positive numbers, so the first communicator
                                                     has number 1 */
 
     for (int c = 0; c < l->n_comms; c++) {
         first_group[c] = next;
         next += l->groups[l->comms[c].group].instances;
     }
-    TRY(write_groups(l, prefix, first_group));
-    for (int r = 0; r < l->ranks; r++)
-        TRY(write_rank(e, prefix, r, first_group));
-out:
+    for (r = 0; r < l->ranks && (rc = write_rank(e, prefix, r, first_group)) == 0;)
+        r++;
+    rc = rc ? rc : write_groups(l, prefix, first_group);
+    while (rc && r-- > 0) { /* some of the files are no trace */
+        char *path = bb_format("%s.%d.et", prefix, r);
+
+        if (!bb_outfile_is_stream(path))
+            (void)unlink(path);
+        free(path);
+    }
     return rc;
 }

@@ -53,6 +53,21 @@ static bool await_writer(int fd, FILE *file)
     return false;
 }
 
+/* Skips the byte order mark of UTF-8, which Windows tools write. Returns false if the file begins with that of UTF-16. */
+static bool skip_byte_order_mark(FILE *file)
+{
+    static const int mark[] = {0xef, 0xbb, 0xbf};
+    int byte = 0, n = 0;
+
+    while (n < 3 && (byte = getc(file)) == mark[n])
+        n++;
+    if (n < 3 && byte != EOF)
+        (void)ungetc(byte, file);
+    while (n < 3 && n-- > 0) /* another text that begins like the mark */
+        (void)ungetc(mark[n], file);
+    return byte != 0xfe && byte != 0xff;
+}
+
 FILE *bb_input_open(const char *path, const char **problem)
 {
     const bool is_stdin = strcmp(path, "-") == 0;
@@ -70,6 +85,10 @@ FILE *bb_input_open(const char *path, const char **problem)
         *problem = "is a pipe to which no process writes";
     else if (!is_stdin && fcntl(fd, F_SETFL, 0) != 0)
         *problem = strerror(errno);
+    else if (!skip_byte_order_mark(file)) {
+        *problem = "is UTF-16, expected UTF-8; to convert it: iconv -f UTF-16 -t UTF-8";
+        errno = EILSEQ;
+    }
     if (!*problem)
         return file;
     if (file)

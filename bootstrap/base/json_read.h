@@ -64,7 +64,8 @@ void bb_json_blank(json_t *value);
 
 /*
  * bb_input_open - open a text file that the user names. A pipe (/dev/stdin, <(COMMAND), a FIFO) may deliver its data
- * later, but a FIFO to which no process writes within 2 s is an error, and so is a folder.
+ * later, but a FIFO to which no process writes within 2 s is an error, and so is a folder, or a file in UTF-16. The byte order mark
+ * of UTF-8 is skipped.
  *   path     "-": stdin
  *   problem  out: the text of the error, valid until the next call of strerror(); errno is set
  *   Returns  the file, which the caller closes, or NULL

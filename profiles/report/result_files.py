@@ -111,7 +111,7 @@ def parse(name, path):
     try:
         if pathlib.Path(path).stat().st_size > LARGEST_BYTES:
             raise Unreadable("is larger than 1 GiB")
-        text = pathlib.Path(path).read_text(encoding="utf-8")
+        text = pathlib.Path(path).read_text(encoding="utf-8-sig")
         data = json.loads(text, object_pairs_hook=unique, parse_constant=reject_constant)
     except OSError as error:
         raise Unreadable(f"cannot be read: {error.strerror}") from error

@@ -407,6 +407,17 @@ def test_a_dash_is_no_file_name(busbar, tmp_path, command, message):
     assert done.returncode == 2 and busbar_lines(done.stderr) == ["busbar: " + message] and list(tmp_path.iterdir()) == []
 
 
+def test_byte_order_marks(busbar, tmp_path):
+    """That of UTF-8, which Windows tools write, is skipped; UTF-16 is named."""
+    plan = busbar.run(*PLAN, "--cluster", "h100-sxm-ib", "--json", "-", emulated=False).stdout
+    for code, status in (("utf-8-sig", 0), ("utf-16", 2)):
+        (tmp_path / "a.json").write_bytes(plan.encode(code))
+        for command in (("compare", "a.json", "a.json"), ("report", "a.json", "-o", "a.html")):
+            done = busbar.run(*command, emulated=False, cwd=tmp_path)
+            assert done.returncode == status and len(done.stderr.splitlines()) == bool(status), done.stderr
+            assert status == 0 or "a.json: is UTF-16, expected UTF-8; to convert it: iconv -f UTF-16 -t UTF-8" in done.stderr or command[0] == "report"
+
+
 def test_offline_commands_warn_of_misspelled_variables_once(busbar, tmp_path):
     env = {"BUSBAR_PROGRES": "1"}
     assert busbar.run(*PLAN, env=env).stderr.count("BUSBAR_PROGRES is unknown") == 1

@@ -134,6 +134,10 @@ static void loads_and_rejects_files(void **state)
     assert_int_equal(load_text("{\"a\": 1, \"a\": 2}", &root), -BB_EUSAGE);
     assert_null(root);
     assert_int_equal(load_text("{\"a\": 1", &root), -BB_EUSAGE);
+    assert_int_equal(load_text("\xef\xbb\xbf{\"a\": 2}", &root), 0); /* the byte order mark of UTF-8 */
+    json_decref(root);
+    assert_int_equal(load_text("\xef\xbb{}", &root), -BB_EUSAGE);
+    assert_int_equal(load_text("\xff\xfe{", &root), -BB_EUSAGE);
     assert_int_equal(bb_json_load("/nowhere/x.json", &root), -BB_EUSAGE);
     assert_null(root);
 }

@@ -201,7 +201,8 @@ static bool has_same_digits(const char *a, const char *b)
     }
 }
 
-static int reject_name(const char *kind, const char *name_or_path)
+/* more: a name that is accepted, too; NULL: none */
+static int reject_name(const char *kind, const char *name_or_path, const char *more)
 {
     const char *names[MAX_NAMES], *near, *other;
     char singular[32];
@@ -209,8 +210,8 @@ static int reject_name(const char *kind, const char *name_or_path)
     size_t n = bb_profile_names(kind, names, MAX_NAMES - 1);
     const bool is_model = strcmp(kind, "models") == 0;
 
-    if (strcmp(kind, "transports") == 0)
-        names[n++] = INFINIBAND;
+    if (more)
+        names[n++] = more;
     snprintf(singular, sizeof(singular), "%.*s", (int)strlen(kind) - 1, kind);
     if (strcmp(name_or_path, "-") == 0)
         return bb_err(BB_EUSAGE, "--%s - is not stdin; try: --%s /dev/stdin", singular, singular);
@@ -258,7 +259,7 @@ int bb_profile_validate_name(const char *kind, const char *name_or_path)
 {
     return is_path(name_or_path) || find_text(kind, name_or_path) || is_folder(name_or_path)
                ? 0
-               : reject_name(kind, name_or_path);
+               : reject_name(kind, name_or_path, NULL);
 }
 
 static bool has_other_schema(const json_t *root)
@@ -376,6 +377,8 @@ static int put_transport(json_t *cluster, const char *name, bool changes)
     if (strcmp(name, INFINIBAND) == 0)
         return bb_err(BB_EUSAGE, "transport '%s' is only that of profiles which have it; try: --cluster h100-sxm-ib",
                       name);
+    if (!find_text("transports", name) && !is_path(name))
+        return reject_name("transports", name, former && strcmp(former, INFINIBAND) == 0 ? INFINIBAND : NULL);
     TRY(bb_profile_load("transports", name, &transport));
     if (changes && !json_object_get(transport, "nccl"))
         rc = bb_err(BB_EUSAGE, "--set transport=%s: it has no values of its own, only the profile h100-sxm-sharp has",
@@ -437,7 +440,7 @@ static int complete_cluster(json_t **root)
     if (!base_name)
         return 0;
     if (!find_text("clusters", base_name)) /* only a shipped one: a file could name itself */
-        return reject_name("clusters", base_name);
+        return reject_name("clusters", base_name, NULL);
     TRY(bb_profile_load("clusters", base_name, &base));
     if (transport)
         TRY(put_transport(base, transport, false));
@@ -465,7 +468,7 @@ int bb_profile_load(const char *kind, const char *name_or_path, json_t **root)
     else if (text)
         *root = json_loads(text, JSON_REJECT_DUPLICATES, &error);
     else
-        return reject_name(kind, name_or_path);
+        return reject_name(kind, name_or_path, NULL);
     if (!*root)
         return bb_err(errno == ENOMEM ? BB_EFAIL : BB_EUSAGE, "%s: line %d: %s", name_or_path, error.line, error.text);
     bb_json_blank(*root);

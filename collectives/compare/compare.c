@@ -369,26 +369,32 @@ static const struct bb_field *table_fields(const struct comparison *t)
     return bb_result_file_is_health(t->a) ? health_fields : fields;
 }
 
-/* Writes by which ratio a row without an interval is slower; "": all rows have one. */
-static void rule_text(const struct comparison *t, const char *ratio, char text[BB_RULE_TEXT])
+static struct bb_rule rule_of(const struct comparison *t)
 {
     const struct bb_result_file *a = t->a, *b = t->b;
-    const char *by = isnan(t->threshold_percent) ? "default, see --threshold" : "--threshold";
+
+    return (struct bb_rule){.kind = isnan(t->judged_percent)      ? BB_RULE_NONE /* they are inconclusive */
+                                    : bb_result_file_is_health(a) ? BB_RULE_HEALTH
+                                    : bb_result_file_predicted(a) || bb_result_file_predicted(b) ? BB_RULE_PREDICTED
+                                    : without_intervals(a) || without_intervals(b)               ? BB_RULE_FEW_SAMPLES
+                                                                                                 : BB_RULE_NONE,
+                            .percent = t->judged_percent,
+                            .by = isnan(t->threshold_percent) ? "default, see --threshold" : "--threshold"};
+}
+
+const char *bb_rule_text(const struct bb_rule *rule, const char *verdict, const char *ratio, char text[BB_RULE_TEXT])
+{
+    static const char *const around[][3] = {
+        [BB_RULE_HEALTH] = {"a row is ", "", ""},
+        [BB_RULE_PREDICTED] = {"predictions have no interval, so a row is ", "", ""},
+        [BB_RULE_FEW_SAMPLES] = {"rows with fewer than 6 samples (nccl-tests: one mean) have no interval: ",
+                                 " by ratio", ", which may be due to chance"}};
 
     text[0] = '\0';
-    if (isnan(t->judged_percent)) /* steps without interval are inconclusive */
-        return;
-    if (bb_result_file_is_health(a))
-        snprintf(text, BB_RULE_TEXT, "a row is slower if %s exceeds 1 + %g %% (%s)", ratio, t->judged_percent, by);
-    else if (bb_result_file_predicted(a) || bb_result_file_predicted(b))
-        snprintf(text, BB_RULE_TEXT, "predictions have no interval, so a row is slower if %s exceeds 1 + %g %% (%s)",
-                 ratio, t->judged_percent, by);
-    else if (without_intervals(a) || without_intervals(b))
-        snprintf(
-            text, BB_RULE_TEXT,
-            "rows with fewer than 6 samples (nccl-tests: one mean) have no interval: slower by ratio if %s exceeds "
-            "1 + %g %% (%s), which may be due to chance",
-            ratio, t->judged_percent, by);
+    if (rule->kind != BB_RULE_NONE)
+        snprintf(text, BB_RULE_TEXT, "%s%s%s if %s exceeds 1 + %g %% (%s)%s", around[rule->kind][0], verdict,
+                 around[rule->kind][1], ratio, rule->percent, rule->by, around[rule->kind][2]);
+    return text;
 }
 
 /* Returns whether a GPU of health has another number in B than in A. */
@@ -404,6 +410,7 @@ static void print_head(const struct comparison *t, FILE *out)
 {
     const struct bb_result_file *a = t->a, *b = t->b;
     const bool both = is_emulated(a) && is_emulated(b);
+    const struct bb_rule by = rule_of(t);
     char rule[BB_RULE_TEXT];
 
     fprintf(out, "# A %s%s\n# B %s\n", a->path,
@@ -424,8 +431,7 @@ static void print_head(const struct comparison *t, FILE *out)
                 "# times are medians; faster, slower: the 95 %% intervals do not overlap, and the difference passes "
                 "Holm's test over all rows (level %g %%)\n",
                 100 * BB_FALSE_VERDICTS);
-    rule_text(t, bb_result_file_is_health(a) ? "A/B" : "B/A", rule);
-    if (rule[0])
+    if (*bb_rule_text(&by, bb_verdict_names[BB_SLOWER], bb_result_file_is_health(a) ? "A/B" : "B/A", rule))
         fprintf(out, "# %s%s\n", bb_result_file_is_health(a) ? "values in GB/s, of GEMM in TFLOP/s; " : "", rule);
     print_causes(b, out);
     fprintf(out, "#\n");
@@ -1131,7 +1137,7 @@ struct bb_compared bb_compare_count(const struct bb_result_file *a, const struct
                                  .order = (int)(outcome == MIXED ? SLOWER : outcome), /* their largest ratio decides */
                                  .over = t.slower.over};
     found.rejected_by = rejected_by(&t, threshold->strict, found.reason);
-    rule_text(&t, "the ratio", found.rule);
+    found.rule = rule_of(&t);
     if (t.correct.worst)
         worst_text(&t, t.slower.worst ? &t.slower : &t.correct, found.worst);
     culprit_text(&t, found.culprit);

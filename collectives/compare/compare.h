@@ -92,6 +92,21 @@ int bb_compare(const struct bb_result_file *a, const struct bb_result_file *b,
 
 enum { BB_WORST_TEXT = 128, BB_REJECTED_TEXT = 320, BB_RULE_TEXT = 256 };
 
+/* By which ratio a row without a confidence interval is slower. */
+struct bb_rule {
+    enum bb_rule_kind {
+        BB_RULE_NONE,
+        BB_RULE_HEALTH,
+        BB_RULE_PREDICTED,
+        BB_RULE_FEW_SAMPLES
+    } kind; /* NONE: all rows have one */
+    double percent;
+    const char *by; /* where `percent` is from */
+};
+
+/* bb_rule_text - write a rule. verdict: name of the verdict on such a row; ratio: what is compared. Returns text, "": none. */
+const char *bb_rule_text(const struct bb_rule *rule, const char *verdict, const char *ratio, char text[BB_RULE_TEXT]);
+
 /* Result of the comparison of two files. */
 struct bb_compared {
     long rows, faster, slower;   /* number of common rows; of rows in which B is faster, and slower */
@@ -106,7 +121,7 @@ struct bb_compared {
     const char *rejected_by; /* the option that rejects the verdict: "--threshold" or "--strict"; NULL: accepted */
     char reason[BB_REJECTED_TEXT]; /* the verdict that is rejected, or "ranks differ: A 4, B 2" */
     size_t over;                   /* number of rows slower by more than the threshold */
-    char rule[BB_RULE_TEXT];       /* by which ratio a row without an interval is slower; "": all rows have one */
+    struct bb_rule rule;
 };
 struct bb_compared bb_compare_count(const struct bb_result_file *a, const struct bb_result_file *b,
                                     const struct bb_regression_threshold *threshold);

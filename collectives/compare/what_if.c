@@ -577,17 +577,15 @@ static void print_unreal(const struct table *t, FILE *out)
 /* Prints by which ratio files without intervals are judged. */
 static void print_rules(const struct table *t, FILE *out)
 {
-    const char *printed = "";
+    char printed[BB_RULE_TEXT] = "", rule[BB_RULE_TEXT];
 
     for (int i = 1; i < t->n; i++) {
-        const char *rule = t->lines[i].compared.rule, *slower = strstr(rule, bb_verdict_names[BB_SLOWER]);
-
-        if (!slower || t->lines[i].compared.rows == 0 || strcmp(rule, printed) == 0)
+        bb_rule_text(&t->lines[i].compared.rule, (t->per_gpu ? efficiencies : bb_verdict_names)[BB_SLOWER], "the ratio",
+                     rule);
+        if (!*rule || t->lines[i].compared.rows == 0 || strcmp(rule, printed) == 0)
             continue;
-        fprintf(out, "# %.*s%s%s\n", (int)(slower - rule), rule,
-                t->per_gpu ? efficiencies[BB_SLOWER] : bb_verdict_names[BB_SLOWER],
-                slower + strlen(bb_verdict_names[BB_SLOWER]));
-        printed = rule;
+        fprintf(out, "# %s\n", rule);
+        memcpy(printed, rule, sizeof rule);
     }
 }
 

@@ -453,6 +453,7 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy *prox
     search.usable_bytes = (1 - o->margin) * forecast.gpu_bytes;
     search.penalizes =
         o->forecast && cluster.has_achieved && strncmp(bb_plan_layouts_software(o)->name, "megatron", 8) == 0;
+    search.overlaps_tp = bb_forecast_overlaps_tp(&forecast, &cluster);
     without_jitter.jitter = 0;
     if (o->explain)
         TRY(parse_explained(o, argc, argv, &r));

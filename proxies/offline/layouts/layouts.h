@@ -8,7 +8,8 @@
  * zero2 only without a pipeline, as DeepSpeed; a given kind that shards only with replicas to shard over, unless the other
  * given options leave none). dp and the number of micro-batches follow from the number of ranks and
  * the global batch size; sequence parallelism is on if tp > 1, and
- * overlap-param-gather with distributed. If pp does not divide the layers, the first and the last stage have fewer or more
+ * overlap-param-gather with distributed. If the recipes of the software have tp-comm-overlap, so have layouts with tp > 1, but
+ * for the best layouts whose steps are longer with it. If pp does not divide the layers, the first and the last stage have fewer or more
  * layers, or the stages are those of a pipeline layout (bb_layout_divide), with at most 4 chunks unless vpp is given.
  * Layouts with equal tp, cp, ep, pp and dp are one grid, of which only the fastest is reported.
  * Recomputation is none, or the recomputation with which a layout fits that adds the shortest kernels: a set of modules
@@ -64,6 +65,7 @@ struct bb_layout_choice {
     int recompute_layers; /* full recomputation: number of layers of each model chunk that are recomputed in the
                              backward pass; 0: all */
     enum bb_sync_kind sync;
+    int tp_overlap; /* 1: chosen by the search: collectives of tensor parallelism overlap the GEMMs (--tp-comm-overlap) */
     int precision_aware; /* 1: chosen by the search: the optimizer with states of lower precision, which takes no time */
 };
 
@@ -86,7 +88,7 @@ struct bb_layout_row {
     int rank;
     double compute_ns, transfer_ns, bubble_ns, waiting_ns, flops, tokens, samples;
     double launch_wait_ns; /* part of compute_ns in which kernels wait for the host to launch them */
-    bool overlap_param_gather, precision_aware;
+    bool tp_comm_overlap, overlap_param_gather, precision_aware;
     bool extrapolated;                /* these values are extrapolated from steps of fewer micro-batches */
     double utilisation, causal_share; /* bb_predicted_utilisation, bb_step_causal_share */
     const char *flops_note;           /* bb_step_flops_note */
@@ -101,6 +103,7 @@ struct bb_layout_search {
     const struct bb_conditions *conditions; /* injected slow GPUs, NICs and links */
     double gpu_bytes, usable_bytes;         /* memory of one GPU in bytes; the part of it that training may use */
     int samples;      /* number of simulations with random jitter per layout in bb_layouts_sample */
+    bool overlaps_tp; /* layouts with tp > 1 have --tp-comm-overlap, except where it makes a step longer */
     bool penalizes;   /* layouts are compared with penalties (penalty.h), as those of Megatron-LM */
     int top, threads; /* top: number of layouts to report; threads: number of threads, 0 for one per processor */
     bool quiet;

@@ -53,7 +53,7 @@ struct shown {
     /* modules, pipeline_layout: NULL: not chosen by the search */
     const char *schedule, *recompute, *modules, *pipeline_layout, *sync;
     char schedule_text[32], batch_text[32], recompute_text[24];
-    bool sequence_parallel, overlap_param_gather, precision_aware;
+    bool sequence_parallel, tp_comm_overlap, overlap_param_gather, precision_aware;
     double tokens_per_s, tokens_per_s_per_gpu, tflops_per_gpu, compute, launches, exposed,
         bubble; /* the last four: fractions */
     double model_flop_utilisation, model_flop_utilisation_causal, peak_tflops;
@@ -78,6 +78,7 @@ static struct shown show_layout(const struct bb_layouts *found, int i)
                       .tokens_per_s = r->tokens / (r->step_ns / 1e9),
                       .tokens_per_s_per_gpu = r->tokens / (r->step_ns / 1e9) / found->gpus,
                       .tflops_per_gpu = r->flops / (r->step_ns * 1e3) / found->gpus,
+                      .tp_comm_overlap = r->tp_comm_overlap,
                       .overlap_param_gather = r->overlap_param_gather,
                       .precision_aware = r->precision_aware,
                       .compute = (r->compute_ns - r->launch_wait_ns) / r->step_ns,
@@ -117,6 +118,7 @@ static const struct bb_field fields[] = {
     {"micro_batch_size", SHOWS(of.choice.batch)},
     {"micro_batches", SHOWS(of.choice.micro_batches)},
     BB_NAMED(struct shown, sequence_parallel),
+    BB_NAMED(struct shown, tp_comm_overlap),
     BB_NAMED(struct shown, overlap_param_gather),
     BB_NAMED(struct shown, precision_aware),
     BB_NAMED(struct shown, recompute),

@@ -181,6 +181,7 @@ struct bb_proxy_config bb_layouts_config(const struct bb_proxy_config *config, c
     o->recompute_layers = c->recompute_layers;
     o->sync = bb_sync_names[c->sync];
     o->sequence_parallel = c->tp > 1;
+    o->tp_overlap = c->tp > 1 && (o->tp_overlap || c->tp_overlap);
     as.sync.precision_aware |= c->precision_aware != 0;
     as.sync.overlap_param_gather |= c->sync == BB_SYNC_DISTRIBUTED && !as.sync.no_overlap;
     limit_dedup(o, as.gpus_per_node);
@@ -1054,11 +1055,12 @@ static void predict_row(void *arg, int i)
 {
     struct work *w = arg;
     struct bb_layout_row *row = &w->rows[i], few = *row, more = *row;
-    const struct bb_sync_options options = bb_layouts_config(w->search->config, &row->choice).sync;
+    const struct bb_proxy_config config = bb_layouts_config(w->search->config, &row->choice);
     const int n = row->choice.micro_batches, n_few = 2 * row->choice.pp, n_more = 3 * row->choice.pp;
 
-    row->overlap_param_gather = more.overlap_param_gather = options.overlap_param_gather;
-    row->precision_aware = more.precision_aware = options.precision_aware;
+    row->tp_comm_overlap = more.tp_comm_overlap = config.transformer.tp_overlap;
+    row->overlap_param_gather = more.overlap_param_gather = config.sync.overlap_param_gather;
+    row->precision_aware = more.precision_aware = config.sync.precision_aware;
     row->extrapolated = more.extrapolated = is_long(w, i);
     if (row->extrapolated) {
         w->rc[i] = predict_step(w, n_more, BB_NONE, &more);
@@ -1140,6 +1142,20 @@ static void try_other_recompute(void *arg, int i)
     if (w->rc[i] || isinf(found[layers].ns))
         return;
     set_recompute(&other, &found[layers]);
+    w->rc[i] = simulate_row(w, 0, INFINITY, &other);
+    if (w->rc[i] == 0 && other.step_ns < row->step_ns)
+        *row = other;
+}
+
+/* Removes the overlap of tensor parallelism from a layout if the step is shorter without. */
+static void try_without_overlap(void *arg, int i)
+{
+    struct work *w = arg;
+    struct bb_layout_row *row = &w->rows[i], other = *row;
+
+    if (!row->choice.tp_overlap || w->search->given->transformer.tp_overlap)
+        return;
+    other.choice.tp_overlap = 0;
     w->rc[i] = simulate_row(w, 0, INFINITY, &other);
     if (w->rc[i] == 0 && other.step_ns < row->step_ns)
         *row = other;
@@ -1610,10 +1626,12 @@ static int find_rows(struct work *w)
     run_speculatively(w, w->n, try_unequal_load);
     TRY(drop_rows(w, BB_REJECTED_MEMORY));
     keep_fastest(w, grids, 1, 1);
-    begin_stage(w, "stage 4 of 4, full steps", 3 * w->n + 1);
+    begin_stage(w, "stage 4 of 4, full steps", 4 * w->n + 1);
     run_speculatively(w, w->n, refit_row);
     TRY(drop_rows(w, BB_REJECTED_MEMORY));
     run_speculatively(w, w->n, try_other_recompute);
+    TRY(drop_rows(w, BB_REJECTED_SIZE));
+    run_speculatively(w, w->n, try_without_overlap);
     TRY(drop_rows(w, BB_REJECTED_SIZE));
     w->equalizes = false;
     run_speculatively(w, w->n, predict_row);

@@ -208,6 +208,7 @@ static void list_grids(struct listing *l)
 
     for (int t = 0; t < tps.n; t++) {
         c.tp = tps.value[t];
+        c.tp_overlap = l->search->overlaps_tp && c.tp > 1;
         cps = divisors(ranks / c.tp, sequence < MIN_TOKENS ? 1 : sequence / MIN_TOKENS, o->cp);
         for (int k = 0; k < cps.n; k++) {
             c.cp = cps.value[k];

@@ -409,11 +409,20 @@ bool bb_forecast_captures(const struct bb_forecast *f, const struct bb_cluster *
     return !f->is_dropless || c->graphs_fuse_experts;
 }
 
+static bool is_tuned(const struct bb_forecast *f, const struct bb_cluster *c)
+{
+    return f->software && strcmp(f->software->name, "megatron") == 0 && f->precision != BB_GEMM_NVFP4 &&
+           !bb_cluster_has_pcie(c);
+}
+
+bool bb_forecast_overlaps_tp(const struct bb_forecast *f, const struct bb_cluster *c)
+{
+    return is_tuned(f, c) && bb_cluster_generation(c) != BB_AMPERE;
+}
+
 void bb_forecast_recipes_text(const struct bb_forecast *f, const struct bb_cluster *c, char *text, size_t size)
 {
-    const bool tuned = f->software && strcmp(f->software->name, "megatron") == 0 && f->precision != BB_GEMM_NVFP4 &&
-                       !bb_cluster_has_pcie(c);
-    const bool tp = tuned && f->lacks_tp_overlap && bb_cluster_generation(c) != BB_AMPERE;
+    const bool tuned = is_tuned(f, c), tp = f->lacks_tp_overlap && bb_forecast_overlaps_tp(f, c);
     const bool experts =
         tuned && f->experts == BB_EXPERTS_MANY && bits_of(f) == 8 && bb_cluster_generation(c) == BB_BLACKWELL;
     const bool graph = experts && f->host && strcmp(f->host, "graph") != 0 && !f->graphs_modules;

@@ -100,6 +100,10 @@ struct bb_forecast {
  * Blackwell can (cuda_graph_impl full_iteration with moe_paged_stash, which NVIDIA's recipes have for no other GPUs). */
 bool bb_forecast_captures(const struct bb_forecast *f, const struct bb_cluster *c);
 
+/* bb_forecast_overlaps_tp - return whether the recipes of the software have --tp-comm-overlap for tensor parallelism on this
+ * machine (Megatron-Bridge 26.06, see the line recipes). */
+bool bb_forecast_overlaps_tp(const struct bb_forecast *f, const struct bb_cluster *c);
+
 /*
  * bb_forecast_fits - return whether training fits in GPU memory. If the memory that training needs is unknown, the size
  * of the proxy's buffers is used instead. Returns true if the size of the GPU memory is unknown.

@@ -147,7 +147,7 @@ static void write_bottleneck(const struct bb_prediction *p, char text[TEXT])
     for (int phase = 0; p->cluster.has_sharing && phase < BB_PHASES; phase++) {
         enum bb_limit most = bb_bottleneck_of(&p->bottleneck, (enum bb_phase)phase);
         const char *waits = most == BB_LIMIT_WAITING ? " for other ranks" : "";
-        const char *name = most != BB_LIMIT_LINK             ? bb_limit_names[most]
+        const char *name = most != BB_LIMIT_LINK              ? bb_limit_names[most]
                            : bb_cluster_has_pcie(&p->cluster) ? "PCIe"
                                                               : "NVLink";
 

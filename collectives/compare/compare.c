@@ -271,7 +271,7 @@ struct comparison {
     bool full;                   /* the text has all rows and differences */
     size_t shown, hidden;        /* number of rows in the text table, including rows above least_shown, and not in it */
     double least_shown;          /* smallest severity of a matched row in the text table */
-    struct bb_culprits culprits; /* of the rows in which B is slower */
+    struct bb_culprits culprits; /* of the matched rows */
     struct bb_ratios correct;    /* time of B / time of A in the rows with correct data */
     struct bb_ratios slower;     /* time of B / time of A in the rows in which B is slower */
     json_t *checks;              /* one per row of A */
@@ -451,10 +451,9 @@ static void count_verdict(struct comparison *t, const struct bb_timing *a, const
         bb_shortfall_add(&t->shortfall, a, b);
     } else if (verdict != BB_WRONG_DATA && !has_two_clocks(a, b))
         t->without_ratio++;
-    if (verdict == BB_SLOWER) {
+    if (verdict == BB_SLOWER)
         bb_ratios_add(&t->slower, a, ratio, t->threshold_percent);
-        bb_culprits_add(&t->culprits, a, b);
-    }
+    bb_culprits_add(&t->culprits, a, b, verdict == BB_SLOWER);
 }
 
 /* ---- verdict of the whole comparison ---- */
@@ -790,7 +789,7 @@ static void worst_text(const struct comparison *t, const struct bb_ratios *ratio
              bb_decimals_beside(percent, t->threshold_percent, 1), percent);
 }
 
-/* Prints "; rank 6 (node3) is in 18 of 18 slower rows", if slower rows have a rank or host in common. Rows of rails and of the
+/* Writes "; rank 6 (node3) is in 18 of 18 slower rows", if slower rows have ranks or hosts in common. Rows of rails and of the
  * whole job have none, and are not counted. */
 static const char *culprit_text(const struct comparison *t, char text[BB_CULPRIT_TEXT])
 {
@@ -802,9 +801,9 @@ static const char *culprit_text(const struct comparison *t, char text[BB_CULPRIT
     if (common > 0)
         snprintf(others, sizeof others, " about nodes, %zu more %s about rails or the job", common,
                  common == 1 ? "is" : "are");
-    if (culprit.name)
-        snprintf(text, BB_CULPRIT_TEXT, "; %s is in %lld of %zu slower rows%s", culprit.name, culprit.rows,
-                 t->culprits.rows, others);
+    if (culprit.n > 0)
+        snprintf(text, BB_CULPRIT_TEXT, "; %s %s in %lld of %zu slower rows%s", culprit.name,
+                 culprit.n == 1 ? "is" : "are", culprit.rows, t->culprits.rows, others);
     return text;
 }
 
@@ -934,8 +933,8 @@ static json_t *summary_json(const struct comparison *t)
                      "over_threshold", (json_int_t)t->slower.over, "worst_ratio",
                      bb_json_real(t->slower.worst ? t->slower.worst_ratio : NAN), "geometric_mean_ratio",
                      bb_json_real(bb_ratios_mean(&t->correct)), "against_prediction", bb_shortfall_json(&t->shortfall),
-                     "culprit", culprit.name, "culprit_rows", culprit.name ? json_integer(culprit.rows) : json_null(),
-                     "verdict", outcomes[outcome_of(t)].name);
+                     "culprit", culprit.n > 0 ? culprit.name : NULL, "culprit_rows",
+                     culprit.n > 0 ? json_integer(culprit.rows) : json_null(), "verdict", outcomes[outcome_of(t)].name);
 }
 
 static int check_criteria(const struct comparison *t, bool strict)

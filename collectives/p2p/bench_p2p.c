@@ -570,7 +570,7 @@ static const char *cause_text(const struct p2p *p, const struct cause *c, char t
     return text;
 }
 
-static void add_cause(void *arg, const struct bb_link_cause *found)
+static bool add_cause(void *arg, const struct bb_link_cause *found)
 {
     struct p2p *p = arg;
     json_t *cause = slow_json(p, p->shown, &found->what);
@@ -582,6 +582,7 @@ static void add_cause(void *arg, const struct bb_link_cause *found)
     json_object_set_new(cause, "links", json_integer(found->links));
     json_object_set_new(cause, "explained", json_integer(found->explained));
     append(p, "causes", cause);
+    return true;
 }
 
 static void find_causes(struct p2p *p)

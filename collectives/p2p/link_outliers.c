@@ -414,18 +414,19 @@ static struct bb_link_cause next_cause(const struct bb_link_outliers *l, const s
     return best;
 }
 
-static bool explains(const struct bb_link_outliers *l, const struct bb_link_cause *cause,
-                     const struct bb_slow_link *link)
+bool bb_link_cause_explains(const struct bb_link_outliers *l, const struct bb_link_cause *cause, int from, int to)
 {
-    const int from = l->node_of[link->from], to = l->node_of[link->to];
-    const bool is_both = cause->what.level == BB_LINK_PATH;
+    const int node = l->node_of[from], other = l->node_of[to], *domain_of = l->domain_of ? l->domain_of : l->node_of;
+    const struct bb_slow_link *what = &cause->what, link = {.from = from, .to = to};
+    const bool is_both = what->level == BB_LINK_PATH;
 
-    return cause->what.level == BB_LINK_CLASS ? true
-           : is_both || cause->what.level == BB_LINK_WAY
-               ? (from == cause->what.from && to == cause->what.to) ||
-                     (is_both && from == cause->what.to && to == cause->what.from)
-           : cause->what.level == BB_LINK_PAIR ? link->from == cause->what.from && link->to == cause->what.to
-                                               : belongs_to(l, link, cause->what.level, cause->what.from);
+    if ((domain_of[from] == domain_of[to]) != what->same_node)
+        return false;
+    return what->level == BB_LINK_CLASS ? true
+           : is_both || what->level == BB_LINK_WAY
+               ? (node == what->from && other == what->to) || (is_both && node == what->to && other == what->from)
+           : what->level == BB_LINK_PAIR ? from == what->from && to == what->to
+                                         : belongs_to(l, &link, what->level, what->from);
 }
 
 /* Calls fn for each cause of the slow links of a class. */
@@ -442,14 +443,14 @@ static void explain_class(const struct bb_link_outliers *l, const struct class *
         struct bb_link_cause cause = next_cause(l, c, slow, open, &found);
 
         for (size_t i = 0; i < c->n && found; i++) {
-            own[i] = open[i] && explains(l, &cause, &c->links[i]);
+            own[i] = open[i] && bb_link_cause_explains(l, &cause, c->links[i].from, c->links[i].to);
             open[i] = open[i] && !own[i];
             cause.explained += own[i];
         }
         if (found) {
             cause.what.median = median_of(c, slow, false);
             cause.what.value = median_of(c, own, true);
-            fn(arg, &cause);
+            found = fn(arg, &cause);
         }
     } while (found);
     free(slow);

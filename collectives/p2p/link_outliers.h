@@ -122,9 +122,11 @@ struct bb_link_cause {
  * is slow, comes first (greedy set cover). A node or rank
  * is a cause if at least half of its links of the class are slow, and it has at least two; a node only if this holds for
  * each of its ranks.
- *   fn(arg, cause)  called for each cause, intra-node links first
+ *   fn(arg, cause)  called for each cause, intra-node links first; false: leaves out the later causes of these links
+ * bb_link_cause_explains - return whether a cause explains the link between two ranks, if the link is slow
  */
-typedef void bb_cause_fn(void *arg, const struct bb_link_cause *cause);
+typedef bool bb_cause_fn(void *arg, const struct bb_link_cause *cause);
+bool bb_link_cause_explains(const struct bb_link_outliers *l, const struct bb_link_cause *cause, int from, int to);
 void bb_link_outliers_causes(const struct bb_link_outliers *l, bb_cause_fn *fn, void *arg);
 
 #endif

@@ -322,9 +322,10 @@ static void plant(double *value, int *node_of, int per_node, unsigned slow, doub
     }
 }
 
-static void keep_cause(void *arg, const struct bb_link_cause *cause)
+static bool keep_cause(void *arg, const struct bb_link_cause *cause)
 {
     keep_link(arg, &cause->what);
+    return true;
 }
 
 /* One row: ranks with slow links; expected number of slow links and causes. */

@@ -20,9 +20,11 @@
 #include <string.h>
 
 const char *const bb_verdict_names[BB_VERDICTS] = {
-    [BB_FASTER] = "faster",         [BB_SLOWER] = "slower",
-    [BB_SAME] = "no difference",    [BB_INCONCLUSIVE] = "inconclusive",
-    [BB_WRONG_DATA] = "wrong data",
+    [BB_FASTER] = "faster",
+    [BB_SLOWER] = BB_NAME_SLOWER,
+    [BB_SAME] = "no difference",
+    [BB_INCONCLUSIVE] = BB_NAME_INCONCLUSIVE,
+    [BB_WRONG_DATA] = BB_NAME_WRONG_DATA,
 };
 
 static bool has_intervals(const struct bb_timing *a, const struct bb_timing *b)
@@ -484,13 +486,13 @@ static const struct {
     [OTHER_MODEL] = {"different model", true, true, BB_CHECK_UNKNOWN},
     [MISFIT] = {"does not fit", true, false, BB_CHECK_WARN},
     [NO_ROW] = {"no common row", true, true, BB_CHECK_UNKNOWN},
-    [WRONG] = {"wrong data", true, true, BB_CHECK_WARN},
+    [WRONG] = {BB_NAME_WRONG_DATA, true, true, BB_CHECK_WARN},
     [MIXED] = {"mixed", false, false, BB_CHECK_WARN},
-    [SLOWER] = {"slower", false, false, BB_CHECK_WARN},
+    [SLOWER] = {BB_NAME_SLOWER, false, false, BB_CHECK_WARN},
     [FAILED] = {"run failed", true, true, BB_CHECK_FAIL},
-    [INCONCLUSIVE] = {"inconclusive", true, false, BB_CHECK_UNKNOWN},
+    [INCONCLUSIVE] = {BB_NAME_INCONCLUSIVE, true, false, BB_CHECK_UNKNOWN},
     [MISSING] = {"rows missing in B", true, false, BB_CHECK_OK},
-    [NOT_SLOWER] = {"not slower", false, false, BB_CHECK_OK},
+    [NOT_SLOWER] = {BB_NAME_NOT_SLOWER, false, false, BB_CHECK_OK},
 };
 
 #define BELOW ", status 'below threshold'"

@@ -55,6 +55,11 @@ enum bb_verdict {
 #define BB_EQUAL_PERCENT  0.5  /* two predictions whose times differ by less have no difference */
 
 extern const char *const bb_verdict_names[BB_VERDICTS];
+/* Verdicts of a row and of whole files. */
+#define BB_NAME_SLOWER       "slower"
+#define BB_NAME_NOT_SLOWER   "not slower"
+#define BB_NAME_INCONCLUSIVE "inconclusive"
+#define BB_NAME_WRONG_DATA   "wrong data"
 
 /* bb_verdict_of - return the verdict of two matching rows. threshold_percent is used only if row a or row b has no
  * confidence interval; NaN: no threshold. */

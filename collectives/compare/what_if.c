@@ -449,7 +449,7 @@ static void print_misfits(const struct table *t, FILE *out)
 static bool is_first_slowest(const struct table *t)
 {
     for (int i = 1; i < t->n; i++)
-        if (strcmp(t->lines[i].compared.verdict, "not slower") != 0 || t->lines[i].compared.rejected_by ||
+        if (strcmp(t->lines[i].compared.verdict, BB_NAME_NOT_SLOWER) != 0 || t->lines[i].compared.rejected_by ||
             t->lines[i].compared.faster == 0 || t->lines[i].compared.slower > 0)
             return false;
     return t->n > 2 && t->files[0].host;
@@ -488,7 +488,7 @@ static void print_verdict(const struct table *t, FILE *out)
     host = t->files[worst].host;
     text = bb_begins_with(c->reason, c->verdict) ? c->reason : c->verdict; /* without the error line of the run */
     fprintf(out, "# %sverdict: %.*s", t->n > 2 ? "worst " : "", (int)strcspn(text, ":"), text);
-    if (strcmp(c->verdict, c->over > 0 ? "slower" : "not slower") == 0 && !isnan(t->threshold_percent))
+    if (strcmp(c->verdict, c->over > 0 ? BB_NAME_SLOWER : BB_NAME_NOT_SLOWER) == 0 && !isnan(t->threshold_percent))
         fprintf(out, " by more than %g %%", t->threshold_percent);
     fprintf(out, " (%s%s%s", t->files[worst].path, host ? " of " : "", host ? host : "");
     if (c->rows > 1)

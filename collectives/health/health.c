@@ -766,7 +766,7 @@ static int leave_short_nodes(struct run *r)
     for (size_t i = 0; i < r->health.n; i++) {
         const struct bb_health_finding *f = &r->health.findings[i];
 
-        if (f->node == w->node && bb_begins_with(f->text, BB_HEALTH_CUDA_FINDS))
+        if (f->node == w->node && f->lost_gpus)
             snprintf(why, sizeof why, "%.*s", (int)strcspn(f->text, ";"), f->text);
     }
     /* one rank of each node is enough */

@@ -340,9 +340,8 @@ static void print_others(const struct bb_health_report *r, const json_t *others)
 
 void bb_health_print_inventory(const struct bb_health_report *r)
 {
-    static const char *const levels[] = {"ok", "warn", "fail", "unknown"};
     FILE *out = r->session->out;
-    int n[4] = {0};
+    int n[BB_CHECK_STATUSES] = {0};
     const json_t *item;
     size_t i;
 
@@ -353,8 +352,8 @@ void bb_health_print_inventory(const struct bb_health_report *r)
         const char *usual = json_string_value(json_object_get(item, "usual")),
                    *level = json_string_value(json_object_get(item, "level"));
 
-        for (int k = 0; k < 4; k++)
-            n[k] += strcmp(level, levels[k]) == 0;
+        for (int k = 0; k < BB_CHECK_STATUSES; k++)
+            n[k] += strcmp(level, bb_check_names[k]) == 0;
         if (r->session->detail)
             fprintf(out, "# inventory %-32s %-8s %s\n", json_string_value(json_object_get(item, "item")), level,
                     usual                                                  ? usual
@@ -602,13 +601,13 @@ static json_t *findings_json(const struct bb_health_report *r)
 
         json_array_append_new(
             list,
-            json_pack("{s:s, s:s, s:s?, s:s, s:o, s:s?, s:s, s:o, s:s?, s:b, s:o, s:s?, s:s?, s:o, s:o, s:o, s:i, s:s}",
-                      "level", bb_health_levels[f->level], "stage", stage_of(f), "test",
+            json_pack("{s:s, s:s, s:s?, s:s, s:o, s:s?, s:s, s:o, s:s?, s:b, s:b, s:o, s:s?, s:s?, s:o, s:o, s:o, s:i, s:s}",
+                      "level", bb_health_level_name(f->level), "stage", stage_of(f), "test",
                       f->test < BB_HEALTH_TESTS ? bb_health_tests[f->test].name : NULL, "part",
                       bb_health_parts[f->part], "node", number_or_null(f->node), "host",
                       f->node < 0 ? NULL : host_of(r, f->node), "name", part_text(r, f, part), "other_node",
                       number_or_null(f->other), "other_host", f->other < 0 ? NULL : host_of(r, f->other), "one_way",
-                      f->one_way, "gpu", number_or_null(f->gpu), "pci", d ? d->pci : NULL, "uuid", d ? d->uuid : NULL,
+                      f->one_way, "lost_gpus", f->lost_gpus, "gpu", number_or_null(f->gpu), "pci", d ? d->pci : NULL, "uuid", d ? d->uuid : NULL,
                       "value", bb_json_real(f->value), "expected", bb_json_real(f->expected), "median",
                       bb_json_real(f->median), "tries", f->tries, "reason", reason_text(r, f, reason)));
     }
@@ -624,10 +623,10 @@ static json_t *verdicts_json(const struct bb_health_report *r, bool is_begun)
     for (int node = 0; node < r->health->nodes; node++) {
         const enum bb_health_level level = bb_health_node_level(r->health, node);
 
-        json_array_append_new(list,
-                              json_pack("{s:i, s:s, s:s, s:s?}", "node", node, "host", host_of(r, node), "level",
-                                        bb_health_levels[is_begun || level != BB_HEALTH_OK ? level : BB_HEALTH_UNKNOWN],
-                                        "reason", node_reason(r, node, reason)));
+        json_array_append_new(
+            list, json_pack("{s:i, s:s, s:s, s:s?}", "node", node, "host", host_of(r, node), "level",
+                            bb_health_level_name(is_begun || level != BB_HEALTH_OK ? level : BB_HEALTH_UNKNOWN),
+                            "reason", node_reason(r, node, reason)));
     }
     return list;
 }
@@ -646,11 +645,6 @@ static json_t *tests_json(const struct bb_health_report *r)
     return list;
 }
 
-static const enum bb_check_status status_of_level[] = {[BB_HEALTH_OK] = BB_CHECK_OK,
-                                                       [BB_HEALTH_UNKNOWN] = BB_CHECK_UNKNOWN,
-                                                       [BB_HEALTH_WARN] = BB_CHECK_WARN,
-                                                       [BB_HEALTH_FAIL] = BB_CHECK_FAIL};
-
 /* Adds the check of a node, with its worst finding, or of a finding about several nodes. f: NULL: none */
 static void add_check(const struct bb_health_report *r, json_t *list, int node, const struct bb_health_finding *f,
                       bool is_begun)
@@ -662,17 +656,18 @@ static void add_check(const struct bb_health_report *r, json_t *list, int node, 
         snprintf(full, sizeof full, "%s: %s", part_text(r, f, part), reason_text(r, f, reason));
     if (f && node < 0)
         snprintf(text, sizeof text, "%s: %s", part, measured ? bb_health_tests[f->test].name : stage_of(f));
-    bb_checks_add(list, &(struct bb_check){.check = text,
-                                           .host = node >= 0 ? host_of(r, node) : NULL,
-                                           .status = f          ? status_of_level[f->level]
-                                                     : is_begun ? status_of_level[bb_health_node_level(r->health, node)]
-                                                                : BB_CHECK_UNKNOWN,
-                                           .measured = measured ? f->value : NAN,
-                                           .expected = measured && isfinite(f->expected) ? f->expected
-                                                       : measured                        ? f->median
-                                                                                         : NAN,
-                                           .unit = measured ? bb_health_tests[f->test].unit : NULL,
-                                           .reason = full});
+    bb_checks_add(list,
+                  &(struct bb_check){.check = text,
+                                     .host = node >= 0 ? host_of(r, node) : NULL,
+                                     .status = f          ? bb_health_statuses[f->level]
+                                               : is_begun ? bb_health_statuses[bb_health_node_level(r->health, node)]
+                                                          : BB_CHECK_UNKNOWN,
+                                     .measured = measured ? f->value : NAN,
+                                     .expected = measured && isfinite(f->expected) ? f->expected
+                                                 : measured                        ? f->median
+                                                                                   : NAN,
+                                     .unit = measured ? bb_health_tests[f->test].unit : NULL,
+                                     .reason = full});
 }
 
 /* Adds the check of a median. One that a finding explains, which has a check of its own, is a warning. */

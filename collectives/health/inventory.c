@@ -315,7 +315,7 @@ enum { MESSAGE = 160 };
 struct message {
     enum bb_health_level level;
     char text[MESSAGE]; /* "": none */
-    bool of_node;       /* it is about the node, also with one GPU */
+    bool lost_gpus;     /* it is about the node, also with one GPU */
 };
 
 /* Returns whether an item is unknown because the rank has no GPU, which is a finding of its own. */
@@ -515,19 +515,18 @@ static void describe_lost(const struct bb_session *s, int rank, int expected, bo
         lacking++;
     if (n > 0 && n < expected && is_guess)
         used = snprintf(text, MESSAGE,
-                        BB_HEALTH_CUDA_FINDS "%d GPUs, the recognised profile has %d: some may be lost, see nvidia-smi "
-                                             "-L; if the node has %d: --save-baseline FILE, then --expect FILE",
+                        "CUDA finds %d GPUs, the recognised profile has %d: some may be lost, see nvidia-smi "
+                        "-L; if the node has %d: --save-baseline FILE, then --expect FILE",
                         n, expected, n);
     else if (n > 0 && n < expected)
         used = snprintf(text, MESSAGE,
-                        BB_HEALTH_CUDA_FINDS "%d GPU%s, expected %d: a GPU may be lost; see nvidia-smi -L, dmesg (Xid)",
-                        n, bb_plural(n), expected);
+                        "CUDA finds %d GPU%s, expected %d: a GPU may be lost; see nvidia-smi -L, dmesg (Xid)", n,
+                        bb_plural(n), expected);
     else if (n > 0) /* other ranks of the node have GPUs */
-        used = snprintf(text, MESSAGE, BB_HEALTH_CUDA_FINDS "no GPU for rank %d: %s; see nvidia-smi, dmesg (Xid)",
-                        lacking, s->devices[lacking].no_gpu);
+        used = snprintf(text, MESSAGE, "CUDA finds no GPU for rank %d: %s; see nvidia-smi, dmesg (Xid)", lacking,
+                        s->devices[lacking].no_gpu);
     else
-        used = snprintf(text, MESSAGE,
-                        BB_HEALTH_CUDA_FINDS "no GPU: %s; the driver may be down; see nvidia-smi, dmesg (Xid)",
+        used = snprintf(text, MESSAGE, "CUDA finds no GPU: %s; the driver may be down; see nvidia-smi, dmesg (Xid)",
                         s->devices[rank].no_gpu);
     if (s->devices[rank].is_short && w->nodes == 1 && n > 0 && n < expected)
         snprintf(text + used, (size_t)(MESSAGE - used), "; to test the others: start %d rank%s", n, bb_plural(n));
@@ -557,7 +556,7 @@ static void judge_gpus(const struct bb_health *h, const struct bb_session *s, st
         if (expected[node] == 0)
             continue;
         m[rank].level = is_common ? BB_HEALTH_WARN : level[node];
-        m[rank].of_node = true;
+        m[rank].lost_gpus = true;
         describe_lost(s, rank, expected[node], level[node] == BB_HEALTH_WARN, m[rank].text);
     }
     free(expected);
@@ -584,6 +583,7 @@ static void add_finding(struct bb_health *h, const struct message *m, int node, 
 
     snprintf(f.text, sizeof f.text, "%s", m->text);
     make_ascii(f.text);
+    f.lost_gpus = m->lost_gpus;
     bb_health_add(h, &f);
 }
 
@@ -629,7 +629,7 @@ static void add_messages(struct bb_health *h, const struct bb_session *s, const 
 
         if (m[rank].text[0] && (gpu_of[rank] == 0 || !is_of_node) && !shares_gpu(s, rank))
             add_finding(h, &m[rank], w->node_of[rank],
-                        is_of_node && (h->gpus > 1 || m[rank].of_node) ? -1 : gpu_of[rank]);
+                        is_of_node && (h->gpus > 1 || m[rank].lost_gpus) ? -1 : gpu_of[rank]);
     }
     free(of_node);
 }
@@ -654,7 +654,7 @@ static json_t *item_json(const struct bb_world *w, const int *gpu_of, const stru
             json_array_append_new(others, json_pack("{s:s, s:i, s:o}", "host", w->hosts[rank], "gpu", gpu_of[rank],
                                                     "value", text_or_null(text)));
     }
-    return json_pack("{s:s, s:s, s:b, s:o, s:o, s:[]}", "item", items[item].name, "level", bb_health_levels[level],
+    return json_pack("{s:s, s:s, s:b, s:o, s:o, s:[]}", "item", items[item].name, "level", bb_health_level_name(level),
                      "counter", items[item].kind == COUNTER, "usual", text_or_null(usual ? usual : ""), "others",
                      others, "grown");
 }

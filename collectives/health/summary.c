@@ -28,7 +28,7 @@ static const char *text_of(const json_t *object, const char *key)
 
 static bool has_level(const json_t *object, enum bb_health_level level)
 {
-    return strcmp(text_of(object, "level"), bb_health_levels[level]) == 0;
+    return strcmp(text_of(object, "level"), bb_health_level_name(level)) == 0;
 }
 
 static int count_levels(const json_t *list, enum bb_health_level level)
@@ -173,7 +173,7 @@ static void print_untested(const json_t *findings, FILE *out)
     json_array_foreach((json_t *)findings, i, f)
     {
         if (has_level(f, BB_HEALTH_FAIL) && is_before_paths(f) && *text_of(f, "host") &&
-            !strstr(text_of(f, "reason"), BB_HEALTH_CUDA_FINDS))
+            !json_is_true(json_object_get(f, "lost_gpus")))
             json_object_set_new(hosts, text_of(f, "host"), json_null());
     }
     json_object_foreach(hosts, name, host)
@@ -354,15 +354,16 @@ static void add_lost_node(json_t *root, json_t *verdict, const char *stage, json
     }
     json_array_insert_new(
         json_object_get(root, "findings"), 0,
-        json_pack("{s:s, s:s, s:n, s:s, s:O, s:s, s:s, s:n, s:n, s:b, s:n, s:n, s:n, s:n, s:n, s:n, s:i, s:O}", "level",
-                  bb_health_levels[BB_HEALTH_FAIL], "stage", stage, "test", "part", bb_health_parts[BB_HEALTH_A_NODE],
-                  "node", json_object_get(verdict, "node"), "host", host, "name", host, "other_node", "other_host",
-                  "one_way", false, "gpu", "pci", "uuid", "value", "expected", "median", "tries", 1, "reason", reason));
+        json_pack("{s:s, s:s, s:n, s:s, s:O, s:s, s:s, s:n, s:n, s:b, s:b, s:n, s:n, s:n, s:n, s:n, s:n, s:i, s:O}", "level",
+                  bb_health_level_name(BB_HEALTH_FAIL), "stage", stage, "test", "part",
+                  bb_health_parts[BB_HEALTH_A_NODE], "node", json_object_get(verdict, "node"), "host", host, "name",
+                  host, "other_node", "other_host", "one_way", false, "lost_gpus", false, "gpu", "pci", "uuid", "value", "expected",
+                  "median", "tries", 1, "reason", reason));
     all = bb_format("%s%s%s", json_string_value(reason), *others ? ", " : "", others);
     length = bb_cut_length(all, DRAIN_REASON);
     json_object_set_new(verdict, "reason", json_sprintf("%.*s%s", (int)length, all, all[length] ? " .." : ""));
     free(all);
-    json_object_set_new(verdict, "level", json_string(bb_health_levels[BB_HEALTH_FAIL]));
+    json_object_set_new(verdict, "level", json_string(bb_health_level_name(BB_HEALTH_FAIL)));
     json_decref(reason);
 }
 
@@ -436,8 +437,9 @@ static void make_unknown(json_t *list, const char *key)
     json_t *object;
     size_t i;
 
-    json_array_foreach(list, i, object) if (*text_of(object, "host") && strcmp(text_of(object, key), "ok") == 0)
-        json_object_set_new(object, key, json_string("unknown"));
+    json_array_foreach(list, i, object) if (*text_of(object, "host") &&
+                                            strcmp(text_of(object, key), bb_check_names[BB_CHECK_OK]) == 0)
+        json_object_set_new(object, key, json_string(bb_check_names[BB_CHECK_UNKNOWN]));
 }
 
 /* Returns whether the median of a test is missing. */

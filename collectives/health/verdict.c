@@ -26,7 +26,10 @@ const struct bb_health_test_row bb_health_tests[BB_HEALTH_TESTS] = {
     [BB_HEALTH_RAILS] = {"rails", "all_reduce, rails at once", "GB/s", BB_HEALTH_A_RAIL},
     [BB_HEALTH_WHOLE] = {"whole", "all_reduce of all GPUs", "GB/s", BB_HEALTH_ALL},
 };
-const char *const bb_health_levels[] = {"ok", "unknown", "warn", "fail", NULL};
+const enum bb_check_status bb_health_statuses[] = {[BB_HEALTH_OK] = BB_CHECK_OK,
+                                                   [BB_HEALTH_UNKNOWN] = BB_CHECK_UNKNOWN,
+                                                   [BB_HEALTH_WARN] = BB_CHECK_WARN,
+                                                   [BB_HEALTH_FAIL] = BB_CHECK_FAIL};
 const char *const bb_health_parts[] = {"gpu", "node", "nic", "path", "rail", "leaf", "fabric", "all", NULL};
 
 /* ---- the rule ---- */

@@ -21,6 +21,7 @@
 #define BB_COLLECTIVES_HEALTH_VERDICT_H
 
 #include "bootstrap/base/err.h"
+#include "bootstrap/results/checks.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -48,7 +49,11 @@ enum bb_health_test {
 
 /* BB_HEALTH_UNKNOWN: not measured. */
 enum bb_health_level { BB_HEALTH_OK, BB_HEALTH_UNKNOWN, BB_HEALTH_WARN, BB_HEALTH_FAIL };
-extern const char *const bb_health_levels[]; /* "ok", "unknown", "warn", "fail" */
+extern const enum bb_check_status bb_health_statuses[]; /* [enum bb_health_level], whose names are bb_check_names */
+static inline const char *bb_health_level_name(enum bb_health_level level)
+{
+    return bb_check_names[bb_health_statuses[level]];
+}
 
 enum bb_health_part {
     BB_HEALTH_A_GPU,
@@ -86,6 +91,7 @@ struct bb_health_finding {
     int slow;                       /* number of slow ones among them, if the others are fast; 0: does not apply */
     bool slow_alone;                /* with `slow`, between nodes: also while no other pair was measured */
     char text[160];                 /* inventory: what differs; wrong data: of what; else "" */
+    bool lost_gpus;                 /* inventory: the node lacks GPUs */
     bool lost;     /* the node: it takes no part from this test on; BB_HEALTH_TESTS: from the stage soak on */
     double soak_s; /* of the stage soak: seconds after its begin, and `expected` is the first value; else 0 */
 };
@@ -166,8 +172,7 @@ void bb_health_sort(struct bb_health *h);
 /* bb_health_node_level - return the verdict on a node; unknown: it has no finding, but most of the cluster fails a test. */
 enum bb_health_level bb_health_node_level(const struct bb_health *h, int node);
 
-#define BB_HEALTH_ITEM_GPUS  "GPUs of the node" /* item of the inventory */
-#define BB_HEALTH_CUDA_FINDS "CUDA finds "      /* begin of the reason of its finding about lost GPUs */
+#define BB_HEALTH_ITEM_GPUS "GPUs of the node" /* item of the inventory */
 
 /* bb_health_is_node_size - return whether nodes are built with this number of GPUs: a power of two. With another one a GPU may be lost. */
 bool bb_health_is_node_size(int gpus);

@@ -280,7 +280,7 @@ static bool compare(const struct row *row, const struct bb_health *h)
         if (!seen[k]) {
             const struct bb_health_finding *f = &h->findings[k];
 
-            print_error("%s: %s %s of node %d GPU %d other %d: %g of %g\n", row->what, bb_health_levels[f->level],
+            print_error("%s: %s %s of node %d GPU %d other %d: %g of %g\n", row->what, bb_health_level_name(f->level),
                         bb_health_parts[f->part], f->node, f->gpu, f->other, f->value, f->expected);
             all = false;
         }

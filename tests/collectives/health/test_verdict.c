@@ -658,8 +658,8 @@ static void test_slow_nodes_have_the_levels_of_the_help(void **state)
         expected = level_by_rule(is_gemm ? nodes * GPUS : nodes, (double)slow / nodes, factor, is_known);
         if (level != expected)
             print_error("%d of %d nodes at %g, %s %s: %s, expected %s\n", slow, nodes, factor,
-                        is_known ? "known" : "unknown", is_gemm ? "GEMM" : "all_reduce", bb_health_levels[level],
-                        bb_health_levels[expected]);
+                        is_known ? "known" : "unknown", is_gemm ? "GEMM" : "all_reduce", bb_health_level_name(level),
+                        bb_health_level_name(expected));
         assert_int_equal(level, expected);
         for (int node = 0; node < nodes && level != BB_HEALTH_OK && 4 * slow <= 3 * nodes; node++)
             assert_int_equal(bb_health_node_level(&m.h, node), node < slow ? level : BB_HEALTH_OK);

@@ -49,6 +49,17 @@ void bb_rank_page_write(struct bb_rank_page *page, const char *step, const char 
     end_change(page, version);
 }
 
+void bb_rank_page_leave(struct bb_rank_page *page, const char *why)
+{
+    const unsigned version = begin_change(page);
+
+    page->seen.step++;
+    page->seen.leaving = 1;
+    snprintf(page->seen.text, BB_SEEN_TEXT, "%s", why);
+    page->seen.wait[0] = '\0';
+    end_change(page, version);
+}
+
 void bb_rank_page_count_exchange(struct bb_rank_page *page)
 {
     const unsigned version = begin_change(page);

@@ -16,11 +16,10 @@
 
 /* Progress of a rank, which messages print as "last seen". */
 #define BB_SEEN_TEXT 128
-/* Begin of the last step of a rank whose node leaves the run (bb_world_leave); the reason follows. */
-#define BB_SEEN_LEAVING "leaving the run: "
 struct bb_seen {
     uint32_t step;      /* number of steps recorded so far (bb_world_reached) */
     uint32_t called;    /* 1: the current wait is a blocking call (bb_world_guard) */
+    uint32_t leaving;   /* 1: the rank's node leaves the run (bb_world_leave); the text is the reason */
     uint32_t exchanges; /* number of exchanges of all ranks that the rank has begun, plus those that it has ended */
     char text[BB_SEEN_TEXT]; /* text of the last recorded step */
     char wait[BB_SEEN_TEXT]; /* name of the current wait; "": the rank does not wait */
@@ -58,6 +57,9 @@ int bb_rank_orphan_signal(void);
 /* bb_rank_page_write - store the progress of this rank. step: text of a new step; NULL: the step has not changed. wait:
  * name of the current wait; "": the rank does not wait. called: the wait is a blocking call. */
 void bb_rank_page_write(struct bb_rank_page *page, const char *step, const char *wait, bool called);
+
+/* bb_rank_page_leave - store that the node of this rank leaves the run, and why. */
+void bb_rank_page_leave(struct bb_rank_page *page, const char *why);
 
 /* bb_rank_page_count_exchange - the rank has begun or ended an exchange of all ranks (bootstrap/world/exchange.c). */
 void bb_rank_page_count_exchange(struct bb_rank_page *page);

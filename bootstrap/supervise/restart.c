@@ -130,7 +130,7 @@ static void announce(struct bb_supervisor *s)
         s->trouble = (struct bb_trouble){BB_CAUSE_LOST, first, 0, BB_ETIMEOUT};
     bb_verdict_compose(s);
     several = json_array_size(s->lost) > 1;
-    if (bb_begins_with(s->star.peers[s->trouble.rank].seen.text, BB_SEEN_LEAVING))
+    if (s->star.peers[s->trouble.rank].seen.leaving)
         bb_warn("%s; the run goes on without %s", s->line, several ? "them" : "it");
     else
         bb_warn("%s; the run goes on without %s", s->line, several ? "their nodes" : "its node");

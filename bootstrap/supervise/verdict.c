@@ -353,15 +353,14 @@ static bool compose_leaving(FILE *line, struct bb_supervisor *s, const bool *los
         return false;
     bb_peers_own_seen(s);
     for (int r = 0; r < s->job.size; r++)
-        if (lost[r] && !bb_begins_with(s->star.peers[r].seen.text, BB_SEEN_LEAVING))
+        if (lost[r] && !s->star.peers[r].seen.leaving)
             return false;
     for (int r = 0; r < s->job.size; r++) {
         if (!lost[r])
             continue;
         add_lost(s, r);
         if (named++ < NAMED_MAX)
-            fprintf(line, "%s%s leaves the run: %s", named > 1 ? "; " : "", host_of(s, r),
-                    s->star.peers[r].seen.text + strlen(BB_SEEN_LEAVING));
+            fprintf(line, "%s%s leaves the run: %s", named > 1 ? "; " : "", host_of(s, r), s->star.peers[r].seen.text);
     }
     if (named > NAMED_MAX)
         fprintf(line, "; and %d more", named - NAMED_MAX);

@@ -321,8 +321,8 @@ int bb_world_leave(struct bb_world *w, const char *why)
 {
     int rc;
 
-    if (why)
-        bb_world_reached(w, BB_SEEN_LEAVING "%s", why);
+    if (why && w->supervised.page)
+        bb_rank_page_leave(w->supervised.page, why);
     TRY(bb_world_barrier(w, "the reasons of the ranks that leave")); /* rank 0 can restart, and they leave at once */
     if (why)
         (void)raise(SIGKILL); /* calls of MPI and NCCL have no other end while ranks of the job remain */

@@ -396,7 +396,8 @@ void bb_health_print_head(const struct bb_health_report *r)
         report_missing(r);
     for (int test = 0; test < BB_HEALTH_TESTS; test++)
         all += planned_s(r, test);
-    fprintf(out, "# estimated time: %.0f s, without repeated tests of suspects", all);
+    fprintf(out, "# estimated time%s: %.0f s, without repeated tests of suspects",
+            r->session->device.emulated ? " on real GPUs" : "", all);
     for (int test = 0, n = 0; test < BB_HEALTH_TESTS; test++)
         if (planned_s(r, test) > 0)
             fprintf(out, "%s %s %.0f s", n++ ? "," : ":", bb_health_tests[test].name, planned_s(r, test));

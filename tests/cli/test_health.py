@@ -427,7 +427,7 @@ def test_soak_repeats_and_reports_drift(busbar, tmp_path):
     soak = {row["test"]: row for row in root["soak"]}
     assert found == set() and set(soak) == {"GEMM", "all_reduce of all GPUs"} and root["results"] == []
     assert all(row["rounds"] >= 2 and row["worst_of_first"] == pytest.approx(1, rel=1e-3) for row in soak.values())
-    assert re.search(r"^# estimated time: 0 s, .*; soak 0 s$", done.stdout, re.M) and re.search(
+    assert re.search(r"^# estimated time on real GPUs: 0 s, .*; soak 0 s$", done.stdout, re.M) and re.search(
         r"^# soak   GEMM: .* %\); none below 99.5 % of its first round$", done.stdout, re.M)
     root, _, done = health(busbar, tmp_path, "--from", "soak", "--soak", "10ms", ranks=2, nodes=1)
     assert "# expected: nothing of a profile; the soak compares values with those of its first round\n" in done.stdout

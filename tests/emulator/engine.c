@@ -143,8 +143,9 @@ static void print_banner(void)
     if (emu_world_rank() == 0 && !env_is("EMU_QUIET", "1"))
         fprintf(
             stderr,
-            "emulated GPUs: %d x Emulated GPU per process, profile %s, %s time; results are modelled, not measured\n",
-            emu.n_devices, emu.machine.name, emu.real_time ? "real" : "virtual");
+            "emulated GPUs: %d x Emulated GPU per process, profile %s, %s time; results are modelled, not measured%s\n",
+            emu.n_devices, emu.machine.name, emu.real_time ? "real" : "virtual",
+            emu.moves_data ? "; the CPU moves the data, which takes longer than without: EMU_DATA=off" : "");
 }
 
 static void start(void)

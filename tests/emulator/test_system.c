@@ -408,7 +408,8 @@ static void test_bad_environment(void **state)
         {one_call, {"EMU_CLUSTER=/no/such/file"}, 2, "EMU_CLUSTER: /no/such/file: No such file or directory"},
         {one_call, {"EMU_CLUSTER=h100-sxm-ip"}, 2, "did you mean 'h100-sxm-ib'?"},
         {one_call, {"EMU_CLUSTER=h100-sxm-ib", "EMU_QUIET=0"}, 0, "profile h100-sxm-ib,"},
-        {one_call, {"EMU_QUIET=0"}, 0, "results are modelled, not measured"},
+        {one_call, {"EMU_QUIET=0"}, 0, "results are modelled, not measured; the CPU moves the data,"},
+        {one_call, {"EMU_QUIET=0", "EMU_DATA=off"}, 0, "results are modelled, not measured\n"},
         {one_call, {"EMU_QUIET=0", "OMPI_COMM_WORLD_RANK=1"}, 0, NULL},
     };
 

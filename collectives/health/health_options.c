@@ -585,7 +585,8 @@ static int print_plan(const struct bb_health_options *o, bb_forecast *forecast)
     for (int test = 0; test < BB_HEALTH_TESTS; test++)
         h.skip[test] = !bb_health_has(o, bb_health_tests[test].stage);
     TRY(bb_health_expect(&h, o, baseline, forecast, &facts, source));
-    printf("# %d node%s of %d GPUs; expected %s%s\n", h.nodes, bb_plural(h.nodes), h.gpus, source[0] ? "by " : "",
+    printf("# %d node%s of %d GPU%s; expected %s%s\n", h.nodes, bb_plural(h.nodes), h.gpus, bb_plural(h.gpus),
+           source[0] ? "by " : "",
            source[0] ? source : "nothing of a profile; the soak compares values with those of its first round");
     printf("#%-9s  %-25s %6s  %9s %-7s  %8s\n", "stage", "test", "rounds", "expected", "", "planned");
     printf("#%-9s  %-25s %6s  %9s %-7s  %8s\n", "", "", "", "", "", "(s)");

@@ -260,6 +260,12 @@ def test_options_that_nothing_makes_apply_are_left_out(busbar, args, reason):
     assert (done.returncode, done.stderr) == (2, f"busbar: transformer: --{reason}; leave it out\n")
 
 
+def test_one_rank_and_one_layer_are_singular(busbar):
+    args = ("plan", "transformer", "--model", "llama3_8b", "--layers", 1, "--ranks", 1, "--full", "--recompute", "full")
+    assert "\nchecks of 1 rank (1 class of equivalent ranks)\n" in busbar.run(*args, emulated=False).stdout
+    assert "more than the 1 layer of the largest" in busbar.run(*args, "--recompute-num-layers", 2, emulated=False).stderr
+
+
 def test_advice_for_a_layout_without_stages_divides_the_ranks(busbar):
     """12 virtual stages, as 4 stages of 3 on 64 ranks."""
     args = "plan transformer --model llama3_8b --ranks 64 --micro-batches 16 --pipeline-layout Et*2|(t*3|)*10L".split()

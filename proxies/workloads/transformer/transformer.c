@@ -299,9 +299,9 @@ static int validate_recompute(const struct bb_training *t)
         return 0;
     return bb_err(
         BB_EUSAGE,
-        "%s: --recompute-num-layers %d is more than the %d layers of the largest (virtual) pipeline stage; try: "
+        "%s: --recompute-num-layers %d is more than the %d layer%s of the largest (virtual) pipeline stage; try: "
         "--recompute-num-layers %d",
-        t->config->proxy, requested, max, max);
+        t->config->proxy, requested, max, max == 1 ? "" : "s", max);
 }
 
 static bool has_plain_layers(const struct bb_arch *a)

@@ -33,10 +33,11 @@ static const struct bb_opt plan_options[] = {
                "predict the step's time and FLOP utilization (MFU) on this cluster ('busbar list clusters')",
                .choice_at = bb_cluster_name_at, .everyday = true),
     OPT_TEXTS(0, "set", FIELD(changes), "KEY=VALUE", BB_SET_HELP, .needs = BB_PLAN_CLUSTER),
-    OPT_SIZE(0, "gpu-memory", FIELD(gpu_memory), NULL, "BYTES", 1, 1e15,
-             "size of the GPU memory that the step must fit; 80G, 80GB and 80GiB are 80 GiB (2^30 bytes), because GPUs have "
-             "about as many GiB as their names have GB (default: from --cluster)",
-             .needs = BB_PLAN_STEP),
+    OPT_SIZE(
+        0, "gpu-memory", FIELD(gpu_memory), NULL, "BYTES", 1, 1e15,
+        "size of the GPU memory that the step must fit; 80G, 80GB and 80GiB are 80 GiB (2^30 bytes), because GPUs have "
+        "about as many GiB as their names have GB (default: from --cluster)",
+        .needs = BB_PLAN_STEP),
     OPT_FLAG(
         0, "full", FIELD(full),
         "print everything: also traffic, memory and times of each role and group, checks (default: the answer in at "

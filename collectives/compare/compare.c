@@ -643,7 +643,7 @@ static void add_check(struct comparison *t, const struct bb_timing *a, const str
     if (limited)
         snprintf(limit, sizeof limit, ", required at most %g", most);
     snprintf(reason, sizeof reason,
-             isfinite(measured) && isfinite(expected) ? "%s (%s %.*f%s: A %.4g %s, B %.4g %s)" : "%s", text,
+             isfinite(measured) && isfinite(expected) ? "%s (%s %.*f%s: A %.6g %s, B %.6g %s)" : "%s", text,
              ratio_name(t), bb_decimals_beside(ratio, most, 3), ratio, limit, expected, unit, measured, unit);
     bb_checks_add(t->checks, &(struct bb_check){.check = name,
                                                 .status = statuses[verdict],

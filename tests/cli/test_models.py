@@ -95,6 +95,14 @@ def test_reads_the_language_part_of_a_multimodal_model(busbar, tmp_path):
     folder = folder_of(tmp_path, "gemma-3-4b-pt", GEMMA_3_4B)
     done = busbar.run("plan", "transformer", "--model", folder, "--ranks", 2, "--tp", 2, "--seq-length", 8192, emulated=False)
     assert "3,880,263,168 parameters" in done.stdout, done.stderr  # 34 x 94382592 + 262208 x 2560 + 2560, computed by hand
+    left_out = "only the text part of the model is planned, without vision_config: its parameters"
+    assert left_out in done.stderr
+    # Qwen2.5-VL-7B in the layout of the first release: 28 layers, heads of 128; the model has 8,292,166,656 parameters with the vision part
+    older = {"architectures": ["Qwen2_5_VLForConditionalGeneration"], "model_type": "qwen2_5_vl", "hidden_size": 3584, "intermediate_size": 18944,
+             "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4, "vocab_size": 152064, "tie_word_embeddings": False,
+             "vision_config": {"depth": 32, "hidden_size": 1280}}
+    done = busbar.run("plan", "transformer", "--model", folder_of(tmp_path, "qwen", older), "--ranks", 2, "--seq-length", 8192, emulated=False)
+    assert "7,615,616,512 parameters" in done.stdout and left_out in done.stderr and "unknown model_type" not in done.stderr
     other = {**GEMMA_3_4B, "text_config": {**GEMMA_3_4B["text_config"], "model_type": "gemma9_text"}}
     line = rejected(busbar, "transformer", "--model", folder_of(tmp_path, "gemma9", other), "--ranks", 2)
     assert "unknown architecture 'gemma9_text', did you mean 'gemma3_text'?" in line

@@ -110,6 +110,15 @@ static int reject_type(const json_t *config, const char *where, const char *mode
                   missing[0] ? missing + 2 : "");
 }
 
+/* Returns whether a model_type is that of an architecture, or of a multimodal model with this text part: "qwen2_5_vl" with
+ * "qwen2_5_vl_text". */
+static bool is_type(const char *model_type, const char *name)
+{
+    const size_t n = strlen(model_type);
+
+    return strncmp(model_type, name, n) == 0 && (name[n] == '\0' || strcmp(name + n, "_text") == 0);
+}
+
 /* Finds the description of a config's architecture in bb_arch_types. It is an error if the config's keys model_type
  * and architectures name different architectures. */
 static int find_type(const json_t *config, const char *where, const struct bb_arch_type **type)
@@ -118,7 +127,7 @@ static int find_type(const json_t *config, const char *where, const struct bb_ar
     const struct bb_arch_type *named = NULL, *classed = NULL;
 
     for (const struct bb_arch_type *known = bb_arch_types; known->name; known++) {
-        if (!named && model_type && strcmp(model_type, known->name) == 0)
+        if (!named && model_type && is_type(model_type, known->name))
             named = known;
         if (!classed && class_name && is_class_of(class_name, known->architecture))
             classed = known;
@@ -223,6 +232,22 @@ static void warn_about_quantization(const json_t *config, const char *where)
     if (quantization)
         bb_warn("%s: 'quantization_config' (%.40s) is not used: all weights have the data type of --dtype", where,
                 method ? method : "no quant_method");
+}
+
+/* Warns of the parts of a multimodal model that are left out. */
+static void warn_about_other_parts(const json_t *config, const char *where)
+{
+    static const char *const parts[] = {"vision_config", "audio_config"};
+    char left_out[64] = "";
+
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+        if (value_of(config, parts[i]))
+            snprintf(left_out + strlen(left_out), sizeof(left_out) - strlen(left_out), "%s%s", left_out[0] ? ", " : "",
+                     parts[i]);
+    if (left_out[0])
+        bb_warn("%s: only the text part of the model is planned, without %s: its parameters, memory and time are those "
+                "of the text part",
+                where, left_out);
 }
 
 static int read_number(const json_t *config, const struct bb_arch_number *f, const char *where, struct bb_arch *arch)
@@ -683,6 +708,7 @@ static int read_config(const json_t *config, const char *where, struct bb_arch *
     TRY(read_fields(text, where, type, arch));
     warn_about_defaults(text, where, type, text == part);
     warn_about_quantization(config, where);
+    warn_about_other_parts(config, where);
     tie.value = arch->tied;
     if (!value_of(text, tie.key))
         TRY(read_flag(config, &tie, where, arch));

@@ -602,15 +602,16 @@ static json_t *findings_json(const struct bb_health_report *r)
 
         json_array_append_new(
             list,
-            json_pack("{s:s, s:s, s:s?, s:s, s:o, s:s?, s:s, s:o, s:s?, s:b, s:b, s:o, s:s?, s:s?, s:o, s:o, s:o, s:i, s:s}",
-                      "level", bb_health_level_name(f->level), "stage", stage_of(f), "test",
-                      f->test < BB_HEALTH_TESTS ? bb_health_tests[f->test].name : NULL, "part",
-                      bb_health_parts[f->part], "node", number_or_null(f->node), "host",
-                      f->node < 0 ? NULL : host_of(r, f->node), "name", part_text(r, f, part), "other_node",
-                      number_or_null(f->other), "other_host", f->other < 0 ? NULL : host_of(r, f->other), "one_way",
-                      f->one_way, "lost_gpus", f->lost_gpus, "gpu", number_or_null(f->gpu), "pci", d ? d->pci : NULL, "uuid", d ? d->uuid : NULL,
-                      "value", bb_json_real(f->value), "expected", bb_json_real(f->expected), "median",
-                      bb_json_real(f->median), "tries", f->tries, "reason", reason_text(r, f, reason)));
+            json_pack(
+                "{s:s, s:s, s:s?, s:s, s:o, s:s?, s:s, s:o, s:s?, s:b, s:b, s:o, s:s?, s:s?, s:o, s:o, s:o, s:i, s:s}",
+                "level", bb_health_level_name(f->level), "stage", stage_of(f), "test",
+                f->test < BB_HEALTH_TESTS ? bb_health_tests[f->test].name : NULL, "part", bb_health_parts[f->part],
+                "node", number_or_null(f->node), "host", f->node < 0 ? NULL : host_of(r, f->node), "name",
+                part_text(r, f, part), "other_node", number_or_null(f->other), "other_host",
+                f->other < 0 ? NULL : host_of(r, f->other), "one_way", f->one_way, "lost_gpus", f->lost_gpus, "gpu",
+                number_or_null(f->gpu), "pci", d ? d->pci : NULL, "uuid", d ? d->uuid : NULL, "value",
+                bb_json_real(f->value), "expected", bb_json_real(f->expected), "median", bb_json_real(f->median),
+                "tries", f->tries, "reason", reason_text(r, f, reason)));
     }
     return list;
 }

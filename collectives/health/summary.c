@@ -354,11 +354,11 @@ static void add_lost_node(json_t *root, json_t *verdict, const char *stage, json
     }
     json_array_insert_new(
         json_object_get(root, "findings"), 0,
-        json_pack("{s:s, s:s, s:n, s:s, s:O, s:s, s:s, s:n, s:n, s:b, s:b, s:n, s:n, s:n, s:n, s:n, s:n, s:i, s:O}", "level",
-                  bb_health_level_name(BB_HEALTH_FAIL), "stage", stage, "test", "part",
+        json_pack("{s:s, s:s, s:n, s:s, s:O, s:s, s:s, s:n, s:n, s:b, s:b, s:n, s:n, s:n, s:n, s:n, s:n, s:i, s:O}",
+                  "level", bb_health_level_name(BB_HEALTH_FAIL), "stage", stage, "test", "part",
                   bb_health_parts[BB_HEALTH_A_NODE], "node", json_object_get(verdict, "node"), "host", host, "name",
-                  host, "other_node", "other_host", "one_way", false, "lost_gpus", false, "gpu", "pci", "uuid", "value", "expected",
-                  "median", "tries", 1, "reason", reason));
+                  host, "other_node", "other_host", "one_way", false, "lost_gpus", false, "gpu", "pci", "uuid", "value",
+                  "expected", "median", "tries", 1, "reason", reason));
     all = bb_format("%s%s%s", json_string_value(reason), *others ? ", " : "", others);
     length = bb_cut_length(all, DRAIN_REASON);
     json_object_set_new(verdict, "reason", json_sprintf("%.*s%s", (int)length, all, all[length] ? " .." : ""));

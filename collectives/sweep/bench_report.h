@@ -100,7 +100,7 @@ struct bb_report {
                                  lines above the first table */
     size_t free_bytes[BB_MEMORY_POINTS]; /* free device memory on rank 0; only with -M */
     int cycle;                           /* current repetition of the sweep (-N), from 0 */
-    int coll; /* of the current table */
+    int coll;                            /* of the current table */
     struct bb_table_counts counts;
     const struct bb_busbw_threshold *thresholds; /* [n_thresholds] of --min-busbw */
     int n_thresholds;

@@ -170,8 +170,7 @@ static void raise_alone_times(const struct bb_contention_sim *s, int class_id, c
         const int resource = s->gpus[class_id].resource[slots[i]];
 
         if (resource != BB_NONE)
-            *times =
-                fmax(*times, rates[slots[i]] * (i < 2 ? on_nic : on_leaf) / s->flows.resources[resource].capacity);
+            *times = fmax(*times, rates[slots[i]] * (i < 2 ? on_nic : on_leaf) / s->flows.resources[resource].capacity);
     }
 }
 

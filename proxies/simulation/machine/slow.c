@@ -94,7 +94,7 @@ static int reject_item(const char *what, const char *item, bool delays)
 {
     char join = *what == '-' ? ' ' : '='; /* an option, or a variable of emulated GPUs */
     double factor;
-    int number;
+    int number, nic;
 
     if (delays)
         return bb_err(BB_EUSAGE,
@@ -107,6 +107,13 @@ static int reject_item(const char *what, const char *item, bool delays)
     if (sscanf(item, "node%d:%lf", &number, &factor) == 2 && factor > 1)
         return bb_err(BB_EUSAGE, "%s: '%s' is not valid; to give the part of its speed, try: %s%cnode%d:%.3g", what,
                       item, what, join, number, 1 / factor);
+    /* init.cc, initTransportsRank: every rank takes the fewest channels of all ranks */
+    if (sscanf(item, "link=node%d-nic%d:%lf", &number, &nic, &factor) == 3 && factor == 0)
+        return bb_err(BB_EUSAGE,
+                      "%s: '%s' is not valid, expected 0.001 to 1; a failed NIC: for messages of its GPU, which shares "
+                      "the NIC of another one, try: %s%clink=node%d-nic%d:0.5; for collectives, try one NIC less per "
+                      "node (nics_per_node): NCCL takes the fewest channels of all nodes",
+                      what, item, what, join, number, nic);
     return bb_err(
         BB_EUSAGE,
         "%s: '%s' is not valid, expected rank=R:TIMES, nodeN:PART, link=nodeN-nicM:PART, link=nodeN-nodeM:PART, "

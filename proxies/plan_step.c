@@ -777,7 +777,7 @@ static void warn_inter_node_tp(const struct bb_proxy *proxy, const struct bb_pro
         else if (order && strncmp(order, "tp", 2) != 0)
             snprintf(advice, sizeof(advice), "; to stay within a node, begin --order with tp");
         bb_warn("tensor parallelism of %d ranks spans several nodes of %d GPU%s%s", l->groups[g].size, gpus,
-                gpus == 1 ? "" : "s", advice);
+                bb_plural(gpus), advice);
     }
 }
 

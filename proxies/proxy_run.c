@@ -441,7 +441,7 @@ static int run_proxy(struct run *x)
     TRY(x->proxy ? run_named(x) : run_all(x));
     if (x->report.wrong)
         rc = BB_WORLD_ERR(&x->session.world, BB_EDATA, "wrong data: %llu wrong element%s, first on %s", x->report.wrong,
-                          x->report.wrong == 1 ? "" : "s", x->report.first_wrong);
+                          bb_plural(x->report.wrong), x->report.first_wrong);
 out:
     return rc;
 }

@@ -147,4 +147,11 @@ int bb_exit_code(int rc);
 #ifdef __cplusplus
 }
 #endif
+
+/* bb_plural - return the ending of a noun after a number: "" for 1, otherwise "s". */
+static inline const char *bb_plural(unsigned long long n)
+{
+    return n == 1 ? "" : "s";
+}
+
 #endif

@@ -183,7 +183,7 @@ int bb_json_list_at(const json_t *object, const char *key, const char *where, in
         return bb_err(BB_EUSAGE, "%s: '%s' is missing or not a list", where, key);
     found = (int)json_array_size(*list);
     if (n >= 0 ? found != n : found < 1 || found > -n)
-        return bb_err(BB_EUSAGE, "%s: '%s' has %d element%s, expected %s%d", where, key, found, found == 1 ? "" : "s",
+        return bb_err(BB_EUSAGE, "%s: '%s' has %d element%s, expected %s%d", where, key, found, bb_plural(found),
                       n < 0 ? "1 to " : "", n < 0 ? -n : n);
     if (n_found)
         *n_found = found;

@@ -84,12 +84,6 @@ const char *bb_format_thousands(double number, char text[BB_THOUSANDS_TEXT]);
  * value is, and not above it otherwise: 1 for 5.04 and the limit 5 would be 5.0, so it is 2. */
 int bb_decimals_beside(double value, double limit, int decimals);
 
-/* bb_plural - return the ending of a noun after a number: "" for 1, otherwise "s". */
-static inline const char *bb_plural(unsigned long long n)
-{
-    return n == 1 ? "" : "s";
-}
-
 /* bb_has_controls - return whether a text contains control characters: C0, DEL, or C1 in UTF-8 (0xc2 0x80 to 0x9f). A
  * terminal would obey them. allowed: C0 characters that are accepted, such as "\n". bb_blank_controls - replace control
  * characters by blanks. Returns whether there were any. bb_visible_text - return a copy without control characters, owned

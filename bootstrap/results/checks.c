@@ -557,7 +557,7 @@ void bb_checks_print_nagios(const json_t *root, FILE *out)
     fprintf(out, "BUSBAR %s - ", states[state]);
     if (v.explained)
         fprintf(out, "%zu check%s%s: %zu ok, %zu warn, %zu fail, %zu unknown", json_array_size(v.checks),
-                json_array_size(v.checks) == 1 ? "" : "s", *v.label ? " (emulated GPUs)" : "", v.n[BB_CHECK_OK],
+                bb_plural(json_array_size(v.checks)), *v.label ? " (emulated GPUs)" : "", v.n[BB_CHECK_OK],
                 v.n[BB_CHECK_WARN], v.n[BB_CHECK_FAIL], v.n[BB_CHECK_UNKNOWN]);
     else
         put_escaped(out, text_of(root, "reason"), escapes);

@@ -173,7 +173,7 @@ static size_t print_failed(const struct bb_gathered *g, bool full, FILE *out)
         }
     }
     if (hidden > 0)
-        fprintf(out, "# %zu other kind%s of failures: --full\n", hidden, hidden == 1 ? "" : "s");
+        fprintf(out, "# %zu other kind%s of failures: --full\n", hidden, bb_plural(hidden));
     return lines + (hidden > 0);
 }
 
@@ -183,7 +183,7 @@ static void print_head(const struct bb_gathered *g, size_t n_rows, FILE *out)
     size_t n = g->combinations->n;
 
     fprintf(out, "# %s%s%s\n", g->study->name, about ? ": " : "", about ? about : "");
-    fprintf(out, "# %zu combination%s: %zu complete, %zu failed, %zu to do", n, n == 1 ? "" : "s",
+    fprintf(out, "# %zu combination%s: %zu complete, %zu failed, %zu to do", n, bb_plural(n),
             g->count[BB_SWEEP_COMPLETE], g->count[BB_SWEEP_FAILED], g->count[BB_SWEEP_TO_DO]);
     if (g->count[BB_SWEEP_BELOW])
         fprintf(out, ", %zu below threshold", g->count[BB_SWEEP_BELOW]);

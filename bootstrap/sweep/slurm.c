@@ -252,7 +252,7 @@ static int submit_array(const char *path, size_t tasks, FILE *out)
     if (status != 0 || !id[0])
         return bb_err(BB_EFAIL, "sbatch did not accept %s (exit status %d)", path,
                       WIFEXITED(status) ? WEXITSTATUS(status) : -1);
-    fprintf(out, "array job %s: %zu task%s, %s\n", id, tasks, tasks == 1 ? "" : "s", path);
+    fprintf(out, "array job %s: %zu task%s, %s\n", id, tasks, bb_plural(tasks), path);
     return 0;
 }
 

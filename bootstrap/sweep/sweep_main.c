@@ -386,7 +386,7 @@ static void warn_of_kept_failures(const struct sweep *s)
     if (n > 0)
         bb_warn("%zu combination%s failed in an earlier sweep and %s not run with the given launch options; try: "
                 "--retry-failed",
-                n, n == 1 ? "" : "s", n == 1 ? "is" : "are");
+                n, bb_plural(n), n == 1 ? "is" : "are");
 }
 
 /* Warns of results that are not used because an input file has changed, and of results that are kept although a variable
@@ -410,12 +410,12 @@ static void warn_of_changed_inputs(const struct sweep *s)
     }
     if (files)
         bb_warn("input files of %zu combination%s have changed, first %s; earlier results of %s are not used", files,
-                files == 1 ? "" : "s", file, files == 1 ? "it" : "them");
+                bb_plural(files), file, files == 1 ? "it" : "them");
     if (variables)
         bb_warn(
             "%s has another value than when %zu combination%s ran; try: --restart to run %s again, or --output with "
             "another folder",
-            variable, variables, variables == 1 ? "" : "s", variables == 1 ? "it" : "them");
+            variable, variables, bb_plural(variables), variables == 1 ? "it" : "them");
     free(file);
     free(variable);
 }

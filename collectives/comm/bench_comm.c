@@ -191,7 +191,7 @@ static int put_rows(struct lives *v)
     int rc = 0;
 
     bb_progress_clear(&v->session.progress);
-    snprintf(what, sizeof what, "communicators of %d rank%s", v->life.ranks, v->life.ranks == 1 ? "" : "s");
+    snprintf(what, sizeof what, "communicators of %d rank%s", v->life.ranks, bb_plural(v->life.ranks));
     for (int step = 0; step < BB_COMM_STEPS; step++) {
         make_row(v, step, &row);
         for (size_t i = 0; i < sizeof(ms) / sizeof(ms[0]); i++)
@@ -199,14 +199,14 @@ static int put_rows(struct lives *v)
         if (!row.absent && (v->session.detail || !bb_comm_steps[step].minor))
             bb_table_row(out, fields, &row);
         else if (v->session.detail)
-            fprintf(out, "# %s, communicator of %d rank%s: %s\n", row.step, row.ranks, row.ranks == 1 ? "" : "s",
+            fprintf(out, "# %s, communicator of %d rank%s: %s\n", row.step, row.ranks, bb_plural(row.ranks),
                     row.absent);
         seen.choice = v->life.choice[step];
         TRY(bb_result_put(&v->session, fields, &row, &seen, seen.gpu_flags, what));
     }
     if (out && v->life.ranks == v->session.world.size)
         fprintf(out, "# a communicator of %d rank%s costs %s, its first all_reduce %s %s than a repeated one\n",
-                v->life.ranks, v->life.ranks == 1 ? "" : "s", bb_format_time(1e3 * ms[0], cost),
+                v->life.ranks, bb_plural(v->life.ranks), bb_format_time(1e3 * ms[0], cost),
                 bb_format_time(1e3 * fabs(ms[1] - ms[2]), first), ms[1] < ms[2] ? "less" : "more");
 out:
     return rc;

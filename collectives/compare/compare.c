@@ -832,7 +832,7 @@ static void print_verdict(const struct comparison *t, FILE *out)
         fprintf(out, " by more than %g %%", t->threshold_percent);
     if (t->pairs > 0 && outcome >= WRONG) {
         fprintf(out, " (%zu faster, %zu slower of %zu row%s", t->verdicts[BB_FASTER], t->verdicts[BB_SLOWER], t->pairs,
-                t->pairs == 1 ? "" : "s");
+                bb_plural(t->pairs));
         if (t->slower.over < t->slower.n && (t->slower.over > 0 || outcome == FAILED))
             fprintf(out, ", %zu by more than %g %%", t->slower.over, t->threshold_percent);
         if (t->slower.worst) {
@@ -895,12 +895,12 @@ static void print_summary(const struct comparison *t, FILE *out)
     fprintf(out, "; only in A %zu, only in B %zu\n", t->only_a, t->only_b);
     print_uncompared(t, out);
     if (t->hidden)
-        fprintf(out, "# %zu more row%s: --full, --json, --csv\n", t->hidden, t->hidden == 1 ? "" : "s");
+        fprintf(out, "# %zu more row%s: --full, --json, --csv\n", t->hidden, bb_plural(t->hidden));
     if (t->only_a && t->only_b && t->a->n && t->a->rows->same_node >= 0)
         fprintf(out, "# links that are inside a node in one file and between nodes in the other are not compared\n");
     if (t->correct.n)
         fprintf(out, "# %s: %.3f, geometric mean of %zu row%s", ratio_name(t), bb_ratios_mean(&t->correct),
-                t->correct.n, t->correct.n == 1 ? "" : "s");
+                t->correct.n, bb_plural(t->correct.n));
     if (t->correct.n && t->without_ratio)
         fprintf(out, "; without %zu row%s whose time is 0 or unknown (0 bytes)", t->without_ratio,
                 bb_plural(t->without_ratio));
@@ -950,13 +950,13 @@ static int check_criteria(const struct comparison *t, bool strict)
         if (t->verdicts[BB_WRONG_DATA] > 0)
             snprintf(wrong, sizeof(wrong), "%zu with wrong data, ", t->verdicts[BB_WRONG_DATA]);
         return bb_err(BB_EBELOW, "%s%zu row%s slower by more than %g %%, worst: %s time%s", wrong, slower->over,
-                      slower->over == 1 ? "" : "s", t->threshold_percent, worst, culprit_text(t, culprit));
+                      bb_plural(slower->over), t->threshold_percent, worst, culprit_text(t, culprit));
     }
     if (option && outcome_of(t) == FAILED)
         return bb_err(BB_EBELOW, "%s: %s: %s", option, t->b->path, reason);
     if (option)
         return bb_err(BB_EBELOW, "%s: %s (%zu common row%s, %zu inconclusive, %zu with wrong data, %zu only in A)",
-                      option, reason, t->pairs, t->pairs == 1 ? "" : "s", t->verdicts[BB_INCONCLUSIVE],
+                      option, reason, t->pairs, bb_plural(t->pairs), t->verdicts[BB_INCONCLUSIVE],
                       t->verdicts[BB_WRONG_DATA], t->only_a);
     return 0;
 }
@@ -1369,6 +1369,6 @@ int bb_compare_main(int argc, char **argv)
         return rc;
     if (positionals.n < 2)
         return bb_err(BB_EUSAGE, "%d file%s given, expected two or more: busbar compare A.json B.json", positionals.n,
-                      positionals.n == 1 ? "" : "s");
+                      bb_plural(positionals.n));
     return load_and_compare(&options, &positionals, argc, argv);
 }

@@ -137,7 +137,7 @@ void bb_shortfall_print(const struct bb_shortfall *s, FILE *out)
         fprintf(out, "no row is slower than predicted by more than %g %%\n", s->percent);
     else
         fprintf(out, "%zu of %zu row%s slower than predicted by more than %g %%, worst: %s%s: %.*f x\n", r->over, r->n,
-                r->n == 1 ? "" : "s", s->percent, r->worst->what, bb_timing_size(r->worst, size),
+                bb_plural(r->n), s->percent, r->worst->what, bb_timing_size(r->worst, size),
                 bb_decimals_beside(r->worst_ratio, 1 + s->percent / 100, 3), r->worst_ratio);
     print_parts(s, out);
 }

@@ -675,8 +675,7 @@ static void print_notes(const struct table *t, FILE *out)
     }
     fputs("#\n", out);
     if (t->n > FILES_SHOWN && !t->full)
-        fprintf(out, "# %d more file%s: --full, --json, --csv\n", t->n - FILES_SHOWN,
-                t->n - FILES_SHOWN == 1 ? "" : "s");
+        fprintf(out, "# %d more file%s: --full, --json, --csv\n", t->n - FILES_SHOWN, bb_plural(t->n - FILES_SHOWN));
     fprintf(out, "# ratio%s: %s / %s of %s", t->work || t->per_gpu ? " and verdict" : "", measure, measure,
             t->files[0].path);
     if (t->steps) {
@@ -783,14 +782,14 @@ static int check_criteria(const struct table *t, const struct bb_regression_thre
             worst = i;
     }
     if (over > 1)
-        snprintf(more, sizeof more, "; and %d more file%s", over - 1, over == 2 ? "" : "s");
+        snprintf(more, sizeof more, "; and %d more file%s", over - 1, bb_plural(over - 1));
     if (over > 0) {
         const struct bb_compared *c = &t->lines[worst].compared;
 
         return bb_err(BB_EBELOW, "%s: %zu row%s slower than in %s by more than %g %%, worst: %s %s%s%s%s%s%s%s",
-                      t->files[worst].path, c->over, c->over == 1 ? "" : "s", t->files[0].path,
-                      threshold->threshold_percent, c->worst, measure_of(t, measure), c->culprit, more,
-                      rejected ? "; " : "", rejected ? t->files[rejected].path : "", rejected ? ": " : "",
+                      t->files[worst].path, c->over, bb_plural(c->over), t->files[0].path, threshold->threshold_percent,
+                      c->worst, measure_of(t, measure), c->culprit, more, rejected ? "; " : "",
+                      rejected ? t->files[rejected].path : "", rejected ? ": " : "",
                       rejected ? t->lines[rejected].compared.reason : "");
     }
     if (rejected)

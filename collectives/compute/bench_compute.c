@@ -695,8 +695,8 @@ static void print_head(const struct compute *b)
             s->world.size == 1 ? "" : "s (times of the slowest rank)", d->name, d->sm_count,
             s->shared_gpu ? "; ranks share a GPU: times are meaningless" : "");
     fprintf(s->out, "# time: %d operation%s back to back between CUDA events, divided by %d; median of %d sample%s\n",
-            b->options.iterations, b->options.iterations == 1 ? "" : "s", b->options.iterations, b->options.repeats,
-            b->options.repeats == 1 ? "" : "s");
+            b->options.iterations, bb_plural(b->options.iterations), b->options.iterations, b->options.repeats,
+            bb_plural(b->options.repeats));
     if (d->emulated)
         bb_print_emulated_note(s->out, "", "");
 }

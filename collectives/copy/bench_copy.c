@@ -290,8 +290,7 @@ static void print_verdict(const struct run *r)
     char text[FINDING_TEXT], shortfall[SHORTFALL_TEXT];
 
     if (lost > 0)
-        fprintf(out, "# %d pair%s of GPUs without access to each other's memory (CUDA IPC)\n", lost,
-                lost == 1 ? "" : "s");
+        fprintf(out, "# %d pair%s of GPUs without access to each other's memory (CUDA IPC)\n", lost, bb_plural(lost));
     for (int i = 0; i < shown; i++)
         fprintf(out, "# slow: %s\n", finding_text(r, &r->findings[i], text));
     if (r->session.shared_gpu)
@@ -303,8 +302,8 @@ static void print_verdict(const struct run *r)
         fprintf(out, "# no slow GPU and no slow pair among %d GPUs%s\n", r->session.world.size,
                 shortfall_text(r, shortfall));
     else
-        fprintf(out, "# SLOW: %d GPU%s, %d pair%s; first: %s\n", r->gpus_slow, r->gpus_slow == 1 ? "" : "s",
-                r->pairs_slow, bb_plural(r->pairs_slow), finding_text(r, &r->findings[0], text));
+        fprintf(out, "# SLOW: %d GPU%s, %d pair%s; first: %s\n", r->gpus_slow, bb_plural(r->gpus_slow), r->pairs_slow,
+                bb_plural(r->pairs_slow), finding_text(r, &r->findings[0], text));
 }
 
 static json_t *findings_json(const struct run *r)

@@ -352,7 +352,7 @@ static void warn_of_baseline(const struct bb_health_options *o, const json_t *ro
 
     if (n > 0 || !status || strcmp(status, "ok") != 0)
         bb_warn("--expect %s: its status is '%.40s', with %zu finding%s, so its values may be too low", o->expect,
-                status ? status : "?", n, n == 1 ? "" : "s");
+                status ? status : "?", n, bb_plural(n));
     bb_warn_if_restricted(o->expect, root);
 }
 

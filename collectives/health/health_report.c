@@ -303,7 +303,7 @@ static void report_missing(const struct bb_health_report *r)
     if (r->session->out && has_fewer)
         fprintf(r->session->out,
                 "# baseline: %zu node%s, this run has %d; no expected values for bisection, rails and whole\n", all,
-                all == 1 ? "" : "s", r->health->nodes);
+                bb_plural(all), r->health->nodes);
     if (r->session->out && gpus != r->health->gpus)
         fprintf(r->session->out,
                 "# baseline: %d GPU%s per node, this run has %d; expected values only for single GPUs\n", gpus,
@@ -335,7 +335,7 @@ static void print_others(const struct bb_health_report *r, const json_t *others)
                 json_is_string(value) ? json_string_value(value) : "unknown");
     }
     if (i < n)
-        fprintf(r->session->out, "#   and %zu GPU%s more\n", n - i, n - i == 1 ? "" : "s");
+        fprintf(r->session->out, "#   and %zu GPU%s more\n", n - i, bb_plural(n - i));
 }
 
 void bb_health_print_inventory(const struct bb_health_report *r)
@@ -826,7 +826,7 @@ int bb_health_finish(const struct bb_health_report *r, int last)
     TRY(bb_results_set_all(r->session->json, fields));
     if (r->options->baseline && h->n > 0)
         bb_warn("--save-baseline %s: %zu finding%s, so its values may be too low for --expect", r->options->baseline,
-                h->n, h->n == 1 ? "" : "s");
+                h->n, bb_plural(h->n));
     else if (r->options->baseline && restricted)
         bb_warn("--save-baseline %s: restricted by %s, so its values may be too low for --expect", r->options->baseline,
                 restricted);

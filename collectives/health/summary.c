@@ -182,7 +182,7 @@ static void print_untested(const json_t *findings, FILE *out)
             fprintf(out, "%s%s", n == 1 ? "; paths of " : ", ", name);
     }
     if (n > SHOWN)
-        fprintf(out, " and %zu more node%s", n - SHOWN, n == SHOWN + 1 ? "" : "s");
+        fprintf(out, " and %zu more node%s", n - SHOWN, bb_plural(n - SHOWN));
     if (n > 0)
         fprintf(out, " not tested, to test them: --only pairs");
     json_decref(hosts);
@@ -225,9 +225,9 @@ static void print_others(const json_t *root, FILE *out)
     }
     all -= print_missing(root, out);
     if (all > 0)
-        fprintf(out, "; %d finding%s about all hosts", all, all == 1 ? "" : "s");
+        fprintf(out, "; %d finding%s about all hosts", all, bb_plural(all));
     if (of_tests > 0)
-        fprintf(out, "; %d finding%s about paths, rails and the whole cluster", of_tests, of_tests == 1 ? "" : "s");
+        fprintf(out, "; %d finding%s about paths, rails and the whole cluster", of_tests, bb_plural(of_tests));
 }
 
 /* Prints how many GPUs of each node were tested, unless all were, or their number is unknown. */
@@ -270,13 +270,13 @@ static void print_verdict(const json_t *root, const struct bb_health_scope *scop
 
     fprintf(out, "# ");
     if (failed > 0)
-        fprintf(out, "FAILED: %d part%s; ", failed, failed == 1 ? "" : "s");
+        fprintf(out, "FAILED: %d part%s; ", failed, bb_plural(failed));
     else if (warned > 0)
-        fprintf(out, "WARNING: %d part%s; ", warned, warned == 1 ? "" : "s");
+        fprintf(out, "WARNING: %d part%s; ", warned, bb_plural(warned));
     if (is_part)
         fprintf(out, "only stage%s %s%s: ", is_from ? "s" : "", is_from ? scope->from : scope->only,
                 is_from ? " and later" : "");
-    fprintf(out, "%d node%s: %d ok, %d warn, %d fail, %d unknown", nodes, nodes == 1 ? "" : "s",
+    fprintf(out, "%d node%s: %d ok, %d warn, %d fail, %d unknown", nodes, bb_plural(nodes),
             count_levels(verdicts, BB_HEALTH_OK), count_levels(verdicts, BB_HEALTH_WARN),
             count_levels(verdicts, BB_HEALTH_FAIL), count_levels(verdicts, BB_HEALTH_UNKNOWN));
     print_tested_gpus(json_object_get(root, "node_gpus"), nodes, out);

@@ -163,7 +163,7 @@ void bb_report_wrong_data(const struct bb_world *world, const struct bb_metrics 
 {
     const struct bb_wrong_element *w = &f->first;
     const int digits = 2 * bb_dtypes[dtype].bytes;
-    const char *s = f->wrong == 1 ? "" : "s";
+    const char *s = bb_plural(f->wrong);
 
     if (w->rank < 0)
         bb_err_job(BB_EDATA, "wrong data: %s: %llu wrong element%s", what, f->wrong, s);

@@ -98,7 +98,7 @@ int bb_alltoallv_counts_parse(struct bb_alltoallv_counts *t, const char *text, c
         rc = bb_err(BB_EUSAGE, "matrix file %s is empty", name);
     else if (r.row != r.columns)
         rc = bb_err(BB_EUSAGE, "matrix file %s has %d row%s and %d column%s, but must be square", name, r.row,
-                    r.row == 1 ? "" : "s", r.columns, r.columns == 1 ? "" : "s");
+                    bb_plural(r.row), r.columns, bb_plural(r.columns));
     if (rc == 0) {
         t->bytes = r.bytes;
         t->n = r.row;

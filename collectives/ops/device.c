@@ -125,7 +125,7 @@ const char *bb_device_properties(const struct bb_comm *comm, char text[BB_DEVICE
         return NULL;
     if (!p.deviceApiSupport)
         return "not supported";
-    snprintf(text, BB_DEVICE_TEXT, "%d LSA team%s, %s, %s", p.nLsaTeams, p.nLsaTeams == 1 ? "" : "s",
+    snprintf(text, BB_DEVICE_TEXT, "%d LSA team%s, %s, %s", p.nLsaTeams, bb_plural(p.nLsaTeams),
              p.multimemSupport ? "multimem" : "no multimem",
              p.ginType >= 0 && p.ginType <= 4 && gin[p.ginType] ? gin[p.ginType] : "GIN");
     return text;

@@ -137,7 +137,7 @@ static void print_head(const struct overlap *v)
     fprintf(out,
             "# time of all GEMMs and collectives of a row from a common start; slowest rank, median of %d sample%s\n"
             "# (x): time in both / time alone; effic.: (gemm + coll - both) / min(gemm, coll); lost: both - gemm\n",
-            v->options.repeats, v->options.repeats == 1 ? "" : "s");
+            v->options.repeats, bb_plural(v->options.repeats));
     if (v->session.world.size == 1)
         fprintf(out, "# one rank: NCCL only copies memory, so there is no communication to hide\n");
     if (v->session.device.emulated)
@@ -283,7 +283,7 @@ static void print_best(FILE *out, const struct row *row, const json_t *ties, int
         separator = ", ";
     }
     fprintf(out, ": %s for %d GEMM%s and %d collective%s\n", bb_format_time(row->result.us[BB_BOTH].p50, time),
-            row->gemms, row->gemms == 1 ? "" : "s", row->collectives, row->collectives == 1 ? "" : "s");
+            row->gemms, bb_plural(row->gemms), row->collectives, bb_plural(row->collectives));
 }
 
 /* rows: [n_limits] of the message size. A short table has only the first limit and the best one. */

@@ -184,7 +184,7 @@ static struct bb_p2p_finding judge_data(struct p2p *p, const struct bb_p2p_run *
     if (found.wrong > 0 && p->session.world.rank == 0) {
         bb_progress_clear(&p->session.progress);
         (void)bb_err_job(BB_EDATA, "wrong data: %llu element%s of %s from rank %d (%s) to rank %d (%s): %s, %s",
-                         found.wrong, found.wrong == 1 ? "" : "s", bb_format_bytes(run->bytes, size), from,
+                         found.wrong, bb_plural(found.wrong), bb_format_bytes(run->bytes, size), from,
                          p->session.world.hosts[from], to, p->session.world.hosts[to], bb_p2p_metrics[run->kind].metric,
                          bb_p2p_metrics[run->kind].direction);
     }
@@ -361,15 +361,14 @@ static void print_head(const struct p2p *p)
     fprintf(
         out,
         "# time: %d operation%s back to back between CUDA events, slower rank of each pair, median of %d sample%s\n",
-        p->options.iterations, p->options.iterations == 1 ? "" : "s", p->options.repeats,
-        p->options.repeats == 1 ? "" : "s");
+        p->options.iterations, bb_plural(p->options.iterations), p->options.repeats, bb_plural(p->options.repeats));
     if (p->pairing.one || p->session.world.size < 4)
         fprintf(out, "# one pair at a time\n");
     else
         fprintf(
             out,
             "# %d round%s of concurrent pairs, which may share network links (--schedule one: one pair at a time)\n",
-            rounds, rounds == 1 ? "" : "s");
+            rounds, bb_plural(rounds));
     if (p->session.device.emulated)
         bb_print_emulated_note(out, "", "");
 }
@@ -642,7 +641,7 @@ static const char *causes_of(const struct p2p *p, const struct matrix *m, char t
             n++;
         }
     if (n > 1)
-        snprintf(text + strlen(text), CAUSE_TEXT - strlen(text), ", and %d more cause%s", n - 1, n == 2 ? "" : "s");
+        snprintf(text + strlen(text), CAUSE_TEXT - strlen(text), ", and %d more cause%s", n - 1, bb_plural(n - 1));
     return n > 0 ? text : "no single cause";
 }
 

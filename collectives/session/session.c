@@ -260,7 +260,7 @@ int bb_session_check_host_memory(struct bb_session *s, size_t bytes, const char 
             &s->world, BB_EUSAGE,
             "the data of %d emulated GPU%s needs %s of host memory, but %s is available; try: EMU_DATA=off "
             "(no data), or %s",
-            local_ranks, local_ranks == 1 ? "" : "s", bb_format_bytes(total, need), bb_format_bytes(available, have),
+            local_ranks, bb_plural(local_ranks), bb_format_bytes(total, need), bb_format_bytes(available, have),
             what_would_help);
 out:
     return rc;
@@ -365,7 +365,7 @@ void bb_session_print_head(const struct bb_session *s)
     if (!s->out)
         return;
     bb_print_report_header(s->out, s->argc, s->argv);
-    fprintf(s->out, "# %d rank%s on %d node%s: %s\n", s->world.size, s->world.size == 1 ? "" : "s", s->world.nodes,
+    fprintf(s->out, "# %d rank%s on %d node%s: %s\n", s->world.size, bb_plural(s->world.size), s->world.nodes,
             bb_plural(s->world.nodes), s->device.name[0] ? s->device.name : "no usable GPU");
     if (s->detail && s->nccl_runtime > 0)
         fprintf(s->detail, "# NCCL %s (built with %s), CUDA runtime %d.%d, driver %d.%d\n",

@@ -441,7 +441,7 @@ static void print_tuner(const struct bb_algorithms *a, const char *path, size_t 
 
     if (gains > 0)
         fprintf(out, "# tuner file: %s, %zu rule%s at least %g %% faster than NCCL's choice in two measurements", path,
-                gains, gains == 1 ? "" : "s", percent);
+                gains, bb_plural(gains), percent);
     else
         fprintf(out,
                 "# tuner file: not written, nothing is significantly and at least %g %% faster than NCCL's choice%s",
@@ -551,7 +551,7 @@ static void print_table(const struct bb_algorithms *a, FILE *out)
             out,
             "# not ranked: %d result%s, for which NCCL reports no algorithm (sends and receives, one rank, no bytes, "
             "or special kernels)\n",
-            a->unjudged, a->unjudged == 1 ? "" : "s");
+            a->unjudged, bb_plural(a->unjudged));
     if (a->judged > 0)
         fprintf(out,
                 "# NCCL's choice was significantly slower than the best (*) in %d of %d results (95 %% intervals)\n"

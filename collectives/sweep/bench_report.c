@@ -335,7 +335,7 @@ static void print_settings(const struct bb_report *r)
         fprintf(out, "# graph: %d launch%s per sample after one untimed launch\n", o->graph_launches,
                 o->graph_launches == 1 ? "" : "es");
     if (o->unalign > 0)
-        fprintf(out, "# unalign: buffers are offset by %d element%s\n", o->unalign, o->unalign == 1 ? "" : "s");
+        fprintf(out, "# unalign: buffers are offset by %d element%s\n", o->unalign, bb_plural(o->unalign));
     if (o->null_stream)
         fprintf(out, "# stream: null stream\n");
     if (o->device)
@@ -377,13 +377,13 @@ static void print_time(const struct bb_report *r, const struct bb_mode *mode)
                  100 * r->ctx->policy.confidence);
     else
         snprintf(samples, sizeof samples, "median of %zu sample%s", bb_mode_batch(r->ctx, mode),
-                 bb_mode_batch(r->ctx, mode) == 1 ? "" : "s");
+                 bb_plural(bb_mode_batch(r->ctx, mode)));
     if (mode->single)
         fprintf(r->out, "# time: %s (%s mode)", help, name);
     else if (r->options->aggregate > 1)
         fprintf(r->out, "# time: %d iteration%s of %d %s, divided by %d (%s mode)", r->ctx->iterations,
-                r->ctx->iterations == 1 ? "" : "s", r->options->aggregate, help,
-                r->ctx->iterations * r->options->aggregate, name);
+                bb_plural(r->ctx->iterations), r->options->aggregate, help, r->ctx->iterations * r->options->aggregate,
+                name);
     else
         fprintf(r->out, "# time: %d %s, divided by %d (%s mode)", r->ctx->iterations, help, r->ctx->iterations, name);
     fprintf(r->out, "%s: %s; row: %s%s%s%s\n", r->full ? "\n#       sample" : "; sample",
@@ -926,7 +926,7 @@ static void print_skew(const struct bb_report *r)
     }
     bb_format_time(others < 0 ? r->counts.worst_spread_us : most->spread_us, spread);
     if (others > 0)
-        snprintf(rest, sizeof rest, "; %d other rank%s in others", others, others == 1 ? "" : "s");
+        snprintf(rest, sizeof rest, "; %d other rank%s in others", others, bb_plural(others));
     if (others < 0)
         fprintf(r->out, "# Straggler: none, ranks arrived within %s of each other\n", spread);
     else
@@ -993,7 +993,7 @@ static void print_verdict(const struct bb_report *r)
         print_memory(r);
     fprintf(r->out, "# ");
     if (t->wrong > 0)
-        fprintf(r->out, "WRONG DATA: %llu element%s, first on rank %d (%s); ", t->wrong, t->wrong == 1 ? "" : "s",
+        fprintf(r->out, "WRONG DATA: %llu element%s, first on rank %d (%s); ", t->wrong, bb_plural(t->wrong),
                 t->wrong_rank, r->ctx->world->hosts[t->wrong_rank]);
     if (r->n_thresholds > 0)
         fprintf(r->out, "%s: %s; ", limits_option(r), t->below ? "FAILED" : "OK");

@@ -59,11 +59,11 @@ static int check_group(const struct bb_busbw_reference *r, const struct bb_world
         return 0;
     if (json_is_integer(nodes))
         snprintf(of_nodes, sizeof of_nodes, " on %lld node%s", (long long)json_integer_value(nodes),
-                 json_integer_value(nodes) == 1 ? "" : "s");
+                 bb_plural(json_integer_value(nodes)));
     return bb_err_job(BB_EUSAGE, "%s: %s is for %lld rank%s%s, but %s has %d rank%s on %d node%s", r->option, r->path,
-                      ranks_of(&r->file), ranks_of(&r->file) == 1 ? "" : "s", of_nodes,
+                      ranks_of(&r->file), bb_plural(ranks_of(&r->file)), of_nodes,
                       n_ranks == w->size ? "this run" : bb_group_text(w, groups, group, name), n_ranks,
-                      n_ranks == 1 ? "" : "s", n_nodes, n_nodes == 1 ? "" : "s");
+                      bb_plural(n_ranks), n_nodes, bb_plural(n_nodes));
 }
 
 /* Checks that an option of a measurement has the value of this run. key: in the results; 0 if the file lacks it */

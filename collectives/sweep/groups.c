@@ -32,7 +32,7 @@ static void print_ranks(FILE *out, const struct bb_world *w, const int *groups, 
 
     for (int r = first; (r = next_member(w, groups, group, r)) < w->size; n++)
         last = r;
-    fprintf(out, "rank%s %d", n == 1 ? "" : "s", first);
+    fprintf(out, "rank%s %d", bb_plural(n), first);
     if (n > 1 && last - first == n - 1) {
         fprintf(out, "-%d", last);
         return;

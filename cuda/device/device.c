@@ -223,7 +223,7 @@ static int report_unassigned(const struct bb_world *w, const struct bb_visible *
         return bb_err(code,
                       "%d ranks on this host but only %d GPU%s: ranks %d and %d would share %s; start at most %d per "
                       "host, or let ranks share a GPU with --share-gpu (for tests: timings are meaningless)",
-                      w->local_size, count, count == 1 ? "" : "s", owner, unassigned, uuid, count);
+                      w->local_size, count, bb_plural(count), owner, unassigned, uuid, count);
     return bb_err(code,
                   "ranks %d (%s) and %d would share %s: make a separate GPU visible to each (CUDA_VISIBLE_DEVICES), or "
                   "let them share it with --share-gpu (for tests: timings are meaningless)",

@@ -99,7 +99,7 @@ int bb_args_batches(const struct bb_proxy_config *c, int usual, int replicas, st
         return bb_err(BB_EUSAGE,
                       "%s: --micro-batch-size %s has %d numbers, which do not divide the %d replica%s; try: "
                       "--micro-batch-size %d",
-                      c->proxy, c->micro_batch_sizes, b->n, replicas, replicas == 1 ? "" : "s", b->size[0]);
+                      c->proxy, c->micro_batch_sizes, b->n, replicas, bb_plural(replicas), b->size[0]);
     b->samples *= replicas / b->n;
     return 0;
 }

@@ -181,7 +181,7 @@ static void print_head(const struct bb_bench_plan *p, FILE *out)
 
     bb_print_report_header(out, p->argc, p->argv);
     fprintf(out, "# predicted for %s (modelled, not measured): %d rank%s on %s\n", p->cluster->name, p->ranks,
-            p->ranks == 1 ? "" : "s", bb_cluster_nodes_text(p->cluster, p->ranks, nodes));
+            bb_plural(p->ranks), bb_cluster_nodes_text(p->cluster, p->ranks, nodes));
     fprintf(out, "# time: duration of one operation when all ranks arrive together. 1 GB/s = 1e9 bytes/s\n");
     if (p->ranks == 1)
         fprintf(out, "# one rank: NCCL only copies memory, bus bandwidth does not apply\n");

@@ -83,7 +83,7 @@ int bb_expectation_machine(const struct bb_machine_facts *facts, const char *nam
     gpus = whole.gpus_per_node;
     nics = bb_cluster_nics(&whole);
     snprintf(text, BB_MACHINE_TEXT, "%s%s: %d GPU%s and %d NIC%s of %.4g GB/s per node%s", whole.name,
-             is_auto ? " (recognised)" : "", gpus, gpus == 1 ? "" : "s", nics, nics == 1 ? "" : "s", whole.inter.gbps,
+             is_auto ? " (recognised)" : "", gpus, bb_plural(gpus), nics, bb_plural(nics), whole.inter.gbps,
              whole.n_variants == 0 && nics > 1 ? ", of which a collective uses one" : "");
 out:
     return rc;

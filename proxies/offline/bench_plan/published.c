@@ -126,10 +126,10 @@ static bool describe_range(const struct bb_cluster *c, enum bb_coll_kind kind, i
         n = snprintf(text, size, "not measured on these ranks");
         if (other && enough)
             snprintf(text + n, size - (size_t)n, ", extrapolated from %d ranks on %d node%s", other->ranks,
-                     other->nodes, other->nodes == 1 ? "" : "s");
+                     other->nodes, bb_plural(other->nodes));
         else if (other)
             snprintf(text + n, size - (size_t)n, ", extrapolated from %s to %d node%s, may be far off", list, nodes,
-                     nodes == 1 ? "" : "s");
+                     bb_plural(nodes));
         return enough || !other;
     }
     n = snprintf(text, size, "measured from %s to %s", bb_format_bytes((size_t)same->min_bytes, min),

@@ -117,7 +117,7 @@ static void count_domains(struct bb_measurements *e, int gpus, bool given)
 
         if (domains < e->files[f].nodes && !given)
             bb_warn("%s: the %d hosts of %d ranks are %d NVLink domain%s of %d GPUs; other domains: --gpus-per-node N",
-                    e->files[f].path, e->files[f].nodes, e->files[f].ranks, domains, domains == 1 ? "" : "s", gpus);
+                    e->files[f].path, e->files[f].nodes, e->files[f].ranks, domains, bb_plural(domains), gpus);
         e->files[f].nodes = MIN(e->files[f].nodes, domains);
     }
 }

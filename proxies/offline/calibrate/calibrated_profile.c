@@ -34,8 +34,8 @@ static void add_sources(const struct bb_calibration *c, FILE *out)
         if (!done->fitted)
             fprintf(out, "%s%s. ", comma, done->name);
         else
-            fprintf(out, " (%zu row%s, median error %.2g %%, worst %.2g %%). ", done->n_rows,
-                    done->n_rows == 1 ? "" : "s", done->median_percent, done->worst_percent);
+            fprintf(out, " (%zu row%s, median error %.2g %%, worst %.2g %%). ", done->n_rows, bb_plural(done->n_rows),
+                    done->median_percent, done->worst_percent);
     }
 }
 

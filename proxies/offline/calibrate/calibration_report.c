@@ -329,8 +329,8 @@ static void print_head(const struct bb_calibration_report *r, FILE *out)
     const struct bb_measurements *e = r->calibration->measurements;
 
     bb_print_report_header(out, r->argc, r->argv);
-    fprintf(out, "# %s: %zu row%s from %zu file%s\n", e->files[0].device, e->n_rows, e->n_rows == 1 ? "" : "s",
-            e->n_files, e->n_files == 1 ? "" : "s");
+    fprintf(out, "# %s: %zu row%s from %zu file%s\n", e->files[0].device, e->n_rows, bb_plural(e->n_rows), e->n_files,
+            bb_plural(e->n_files));
     for (size_t f = 0; f < e->n_files; f++) {
         bb_table_sentence(out, file_fields, &e->files[f]);
         fputc('\n', out);
@@ -357,7 +357,7 @@ static void print_outliers(const struct bb_calibration *c, FILE *out)
         }
     }
     if (all > MAX_OUTLIERS_SHOWN)
-        fprintf(out, "# and %zu more outlier%s\n", all - MAX_OUTLIERS_SHOWN, all == MAX_OUTLIERS_SHOWN + 1 ? "" : "s");
+        fprintf(out, "# and %zu more outlier%s\n", all - MAX_OUTLIERS_SHOWN, bb_plural(all - MAX_OUTLIERS_SHOWN));
 }
 
 static void print_remarks(const struct bb_calibration *c, FILE *out)

@@ -269,8 +269,8 @@ static void print_rows(const struct bb_best_order *best, const int *columns, int
         lines++;
     }
     if (left > 0)
-        fprintf(out, "  %d more order%s (%s has the most bytes); the JSON lists all orders\n", left,
-                left == 1 ? "" : "s", best->rows[best->n - 1].order);
+        fprintf(out, "  %d more order%s (%s has the most bytes); the JSON lists all orders\n", left, bb_plural(left),
+                best->rows[best->n - 1].order);
 }
 
 void bb_best_order_print(const struct bb_best_order *best, FILE *out)
@@ -279,7 +279,7 @@ void bb_best_order_print(const struct bb_best_order *best, FILE *out)
 
     fprintf(out,
             "\norders of the axes by inter-node bytes per step, %d node%s of %d GPUs (* this plan, +N equal orders)\n",
-            best->nodes, best->nodes == 1 ? "" : "s", best->gpus_per_node);
+            best->nodes, bb_plural(best->nodes), best->gpus_per_node);
     fprintf(out, "    %-14s %-4s %9s %12s", "order", "", "all nodes", "busiest node");
     for (int c = 0; c < n; c++)
         fprintf(out, " %10s", best->groups[columns[c]]);

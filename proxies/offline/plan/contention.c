@@ -112,7 +112,7 @@ void bb_jittered_text(const struct bb_jittered *j, char *text, size_t size)
     const double p50_ns = bb_jittered_at(j, 50);
     char time[BB_ROUNDED_TEXT];
     int n = snprintf(text, size, "step with %g%% (%d sample%s, seed %d):", 100 * j->deviation, j->samples,
-                     j->samples == 1 ? "" : "s", j->seed);
+                     bb_plural(j->samples), j->seed);
 
     n += snprintf(text + n, size - (size_t)n, " p50 %s", bb_format_rounded_time(p50_ns / 1e3, time));
     for (int i = 0; i < PERCENTILES; i++)

@@ -120,7 +120,7 @@ static void write_checks(const struct bb_plan *plan, char text[TEXT])
     char number[BB_THOUSANDS_TEXT];
 
     snprintf(text, TEXT, "%s operations on %d rank%s: %s, %s%s",
-             bb_format_thousands(bb_step_operations(plan->step), number), ranks, ranks == 1 ? "" : "s",
+             bb_format_thousands(bb_step_operations(plan->step), number), ranks, bb_plural(ranks),
              c->matched ? "all operations match" : "OPERATIONS DO NOT MATCH",
              c->deadlock_free ? "no deadlock" : "DEADLOCK",
              c->deadlock_free && !c->safe_serialised

@@ -84,8 +84,8 @@ static void print_group(const struct bb_layout *l, int group, FILE *out)
 {
     const struct bb_group *g = &l->groups[group];
     int n = l->groups[group].instances, i = 0;
-    size_t length = (size_t)fprintf(out, "  %-10s %6d rank%s, %d instance%s:", g->name, g->size,
-                                    g->size == 1 ? "" : "s", n, n == 1 ? "" : "s");
+    size_t length = (size_t)fprintf(out, "  %-10s %6d rank%s, %d instance%s:", g->name, g->size, bb_plural(g->size), n,
+                                    bb_plural(n));
     char text[64];
 
     for (; i < n && length + instance_text(l, group, i, text) < LINE - 4; i++)
@@ -151,7 +151,7 @@ static void print_role(const struct bb_plan *plan, const struct bb_traffic_role 
     struct bb_line line = {.out = out, .start = "  ", .gap = " "};
     char text[LINE];
 
-    fprintf(out, "\n%s, %d rank%s: %s\n", role->name, role->n_ranks, role->n_ranks == 1 ? "" : "s",
+    fprintf(out, "\n%s, %d rank%s: %s\n", role->name, role->n_ranks, bb_plural(role->n_ranks),
             bb_ranks_text(role->ranks, role->n_ranks, text, LINE - 20 - strlen(role->name)));
     bb_line_heading(&line, bb_traffic_fields, false);
     fputs("  peers", out);
@@ -391,7 +391,7 @@ static void print_head(const struct bb_plan_report *r, FILE *out)
     const struct bb_software *software = r->plan->forecast ? r->plan->forecast->software : NULL;
     char number[BB_THOUSANDS_TEXT], nodes[BB_NODES_TEXT];
 
-    fprintf(out, "# %s on %d rank%s", s->proxy, s->layout.ranks, s->layout.ranks == 1 ? "" : "s");
+    fprintf(out, "# %s on %d rank%s", s->proxy, s->layout.ranks, bb_plural(s->layout.ranks));
     if (s->parameters > 0)
         fprintf(out, ": %s parameters", bb_format_thousands(s->parameters, number));
     if (s->samples > 0)
@@ -429,7 +429,7 @@ static void print_measurement(const struct bb_plan *plan, FILE *out)
             "\n# size: bytes per call; to measure the %s of group %s, on %d rank%s on as many nodes as the group:\n#   "
             "busbar bench %s --sizes %zu "
             "-d %s\n",
-            shown.kind, shown.group, most->group_size, most->group_size == 1 ? "" : "s",
+            shown.kind, shown.group, most->group_size, bb_plural(most->group_size),
             most->kind == BB_OP_COLLECTIVE ? shown.kind : "sendrecv", shown.call_bytes, shown.dtype);
 }
 

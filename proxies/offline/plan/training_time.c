@@ -167,7 +167,7 @@ void bb_reliability_text(const struct bb_training_time *t, char *failures, char 
     if (r->mtbf_s == 0)
         return;
     if (r->spares > 0)
-        snprintf(spares, sizeof spares, " with %d spare node%s", r->spares, r->spares == 1 ? "" : "s");
+        snprintf(spares, sizeof spares, " with %d spare node%s", r->spares, bb_plural(r->spares));
     snprintf(failures, size, "one every %s; with a checkpoint every %s: %s, %s GPU hours%s, goodput %.3g%%",
              duration_text(r->mtbf_s, mtbf), duration_text(r->interval_s, interval), days_text(r->days, days),
              count_text(r->gpu_hours, 3, hours), spares, 100 * r->goodput);

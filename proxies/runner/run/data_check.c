@@ -141,7 +141,7 @@ static int report_wrong(struct check *c, int first, size_t n)
             snprintf(c->found.first, sizeof(c->found.first), "%s", name);
         if (c->lines++ < MAX_LINES)
             bb_err(BB_EDATA, "operation %d, %s (%s): %llu wrong element%s, the first at index %llu", i, name,
-                   op->what ? op->what : "-", c->host[i].wrong, c->host[i].wrong == 1 ? "" : "s", c->host[i].first);
+                   op->what ? op->what : "-", c->host[i].wrong, bb_plural(c->host[i].wrong), c->host[i].first);
     }
 out:
     return rc;

@@ -275,7 +275,7 @@ static void print_machine(const struct bb_run_report *r, FILE *out)
     char nccl[BB_NCCL_VERSION_TEXT];
 
     fprintf(out, "# %d rank%s on %d node%s: %s; CUDA %d.%d, NCCL %s\n", r->session->world.size,
-            r->session->world.size > 1 ? "s" : "", r->session->world.nodes, r->session->world.nodes > 1 ? "s" : "",
+            bb_plural(r->session->world.size), r->session->world.nodes, bb_plural(r->session->world.nodes),
             r->session->devices[0].name, r->session->cuda_runtime / 1000, r->session->cuda_runtime % 1000 / 10,
             bb_nccl_version_text(r->session->nccl_runtime, nccl));
     bb_session_print_buffers(r->session, out);
@@ -494,7 +494,7 @@ void bb_run_report_line(const struct bb_run_report *r, const char *proxy, FILE *
 
     fprintf(out, "  %-22s", proxy);
     if (!r->step) {
-        fprintf(out, " cannot run on %d rank%s", r->session->world.size, r->session->world.size > 1 ? "s" : "");
+        fprintf(out, " cannot run on %d rank%s", r->session->world.size, bb_plural(r->session->world.size));
         if (r->nearest_ranks > 0)
             fprintf(out, "; try: %d", r->nearest_ranks);
         fputc('\n', out);
@@ -546,7 +546,7 @@ void bb_run_report_text(const struct bb_run_report *r, FILE *out)
                           : "; --full prints also every role, the communication of each group, and who waits for whom");
     bb_run_culprit_print(r, out);
     if (r->wrong > 0)
-        fprintf(out, "# WRONG DATA: %llu wrong element%s, first on %s\n", r->wrong, r->wrong == 1 ? "" : "s",
+        fprintf(out, "# WRONG DATA: %llu wrong element%s, first on %s\n", r->wrong, bb_plural(r->wrong),
                 r->first_wrong);
 }
 

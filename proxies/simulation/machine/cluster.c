@@ -699,14 +699,14 @@ const char *bb_cluster_nodes_text(const struct bb_cluster *c, int ranks, char te
     int n;
 
     if (c->domain_gpus == 0) {
-        snprintf(text, BB_NODES_TEXT, "%d node%s", nodes, nodes == 1 ? "" : "s");
+        snprintf(text, BB_NODES_TEXT, "%d node%s", nodes, bb_plural(nodes));
         return text;
     }
-    n = snprintf(text, BB_NODES_TEXT, "%d NVLink domain%s of %d GPUs", nodes, nodes == 1 ? "" : "s", c->domain_gpus);
+    n = snprintf(text, BB_NODES_TEXT, "%d NVLink domain%s of %d GPUs", nodes, bb_plural(nodes), c->domain_gpus);
     if (used != c->domain_gpus)
         n += snprintf(text + n, BB_NODES_TEXT - (size_t)n, ", %d used", used);
     if (host > 0)
-        snprintf(text + n, BB_NODES_TEXT - (size_t)n, " (%d host%s)", hosts, hosts == 1 ? "" : "s");
+        snprintf(text + n, BB_NODES_TEXT - (size_t)n, " (%d host%s)", hosts, bb_plural(hosts));
     return text;
 }
 

@@ -122,7 +122,7 @@ static int add_stages(struct network_builder *g, const json_t *part, int width, 
 
     if (stages < 1 || stages > MAX_STAGES)
         return bb_err(BB_EUSAGE, "%s: 'blocks' has %d element%s, expected a list of 1 to %d numbers", g->where, stages,
-                      stages == 1 ? "" : "s", MAX_STAGES);
+                      bb_plural(stages), MAX_STAGES);
     for (int s = 0; s < stages; s++) {
         json_int_t n = json_integer_value(json_array_get(blocks, (size_t)s));
 

@@ -292,11 +292,11 @@ static void write_summary(struct training *t)
             3 * step->samples * bb_arch_masked_flops(&t->network.arch, layer, t->network.arch.sequence);
     step->summary =
         bb_step_text(step, "%s with %s, %d layers in %d tensors, %d worker%s of %d x %s samples%s", c->model,
-                     bb_sync_names[t->policy.kind], t->network.n, t->network.n_tensors, workers,
-                     workers == 1 ? "" : "s", m, bb_batches_text(step, &t->batches), bb_batches_weights(&t->batches));
+                     bb_sync_names[t->policy.kind], t->network.n, t->network.n_tensors, workers, bb_plural(workers), m,
+                     bb_batches_text(step, &t->batches), bb_batches_weights(&t->batches));
     if (t->comms.servers)
         step->summary =
-            bb_step_text(step, "%s, %d server%s", step->summary, t->comms.servers, t->comms.servers == 1 ? "" : "s");
+            bb_step_text(step, "%s, %d server%s", step->summary, t->comms.servers, bb_plural(t->comms.servers));
 }
 
 static int resolve_training(struct training *t)
@@ -329,7 +329,7 @@ static int build_layout(struct training *t)
     t->workers = t->config->ranks - t->comms.servers;
     TRY(add_norm_comm(t, group));
     TRY(bb_args_batches(t->config, t->network.batch, t->workers, &t->batches));
-    made_of = bb_step_text(t->step, "%d worker%s x micro-batches of %s", t->workers, t->workers == 1 ? "" : "s",
+    made_of = bb_step_text(t->step, "%d worker%s x micro-batches of %s", t->workers, bb_plural(t->workers),
                            bb_batches_text(t->step, &t->batches));
     if (t->config->global_batch && t->config->global_batch < t->batches.samples &&
         t->config->global_batch % t->workers == 0)

@@ -22,7 +22,7 @@ static const char *dividing_ranks(int batch, int ranks, char text[BB_MULTIPLES_T
     if (above > batch || batch % above)
         above = below;
     if (above == below)
-        snprintf(text, BB_MULTIPLES_TEXT, "%d rank%s", below, below == 1 ? "" : "s");
+        snprintf(text, BB_MULTIPLES_TEXT, "%d rank%s", below, bb_plural(below));
     else
         snprintf(text, BB_MULTIPLES_TEXT, "%d or %d ranks", below, above);
     return text;

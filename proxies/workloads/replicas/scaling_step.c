@@ -88,7 +88,7 @@ static void write_summary(const struct bb_proxy_config *c, const struct bb_scali
                          sync, mode, s->ranks, s->batch, s->rounds, steps);
     else
         step->summary = bb_step_text(step, "%s with %s, %s scaling: %d x %d samples per step, %d step%s for %d images",
-                                     c->model, sync, mode, s->ranks, s->batch, steps, steps == 1 ? "" : "s", s->images);
+                                     c->model, sync, mode, s->ranks, s->batch, steps, bb_plural(steps), s->images);
 }
 
 static int build_step(const struct bb_proxy_config *c, struct bb_step *step)

@@ -371,8 +371,8 @@ static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
     TRY(bb_step_add_roles(step, SHARDS));
     step->parameters = m.parameters;
     step->samples = (double)m.batch * replicas;
-    step->summary = bb_step_text(step, "2x2 shards, %d replica%s with a batch of %d each", replicas,
-                                 replicas == 1 ? "" : "s", m.batch);
+    step->summary =
+        bb_step_text(step, "2x2 shards, %d replica%s with a batch of %d each", replicas, bb_plural(replicas), m.batch);
     if (strcmp(c->compute, "gemm") == 0) {
         TRY(list_layers(&m, step, dtype, &kernels));
         TRY(list_halos(&m, step, dtype, &kernels));

@@ -73,7 +73,7 @@ static int choose_batch(struct training *t)
     }
     if (t->network->strong && !t->batch)
         return bb_err(BB_EUSAGE, "%s: no compute times for a global batch of %d on %d rank%s; possible: %d ranks",
-                      t->config->proxy, m->global_batch, p, p == 1 ? "" : "s", nearest);
+                      t->config->proxy, m->global_batch, p, bb_plural(p), nearest);
     t->samples = t->batch ? t->batch->samples : real ? m->batch : 0;
     if (real && (t->samples < 1 || m->n_layers == 0))
         return bb_err(BB_EUSAGE,
@@ -170,10 +170,10 @@ static void write_summary(struct training *t)
 
     step->parameters = t->model.parameters;
     step->samples = t->samples * p;
-    step->summary = t->config->per_tensor
-                        ? bb_step_text(step, "%d tensors %s on %d rank%s", tensors, how, p, p == 1 ? "" : "s")
-                        : bb_step_text(step, "%d tensors in %d buckets %s on %d rank%s", tensors, buckets, how, p,
-                                       p == 1 ? "" : "s");
+    step->summary =
+        t->config->per_tensor
+            ? bb_step_text(step, "%d tensors %s on %d rank%s", tensors, how, p, bb_plural(p))
+            : bb_step_text(step, "%d tensors in %d buckets %s on %d rank%s", tensors, buckets, how, p, bb_plural(p));
     if (t->samples > 0)
         step->summary = bb_step_text(step, "%s, %g samples per rank", step->summary, t->samples);
 }

@@ -289,7 +289,7 @@ static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
     step->samples = m.batch;
     step->summary =
         bb_step_text(step, "one embedding table on each of %d rank%s; MLPs sized for the model's %d tables, batch %d",
-                     c->ranks, c->ranks == 1 ? "" : "s", m.tables, m.batch);
+                     c->ranks, bb_plural(c->ranks), m.tables, m.batch);
     rc = build_role(c, &m, step);
 out:
     return rc;

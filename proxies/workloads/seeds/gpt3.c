@@ -243,7 +243,7 @@ static int validate_layout(const struct bb_proxy_config *c, const struct variant
                       c->stages);
     if (unit > c->ranks)
         return bb_err(BB_EUSAGE, "%s: %d rank%s, too few for %d stages with %d %s each; possible: %lld ranks", c->proxy,
-                      c->ranks, c->ranks == 1 ? "" : "s", c->stages, width, v->division->members, unit);
+                      c->ranks, bb_plural(c->ranks), c->stages, width, v->division->members, unit);
     why = v->division == &tensor ? "stages x tensor-parallel ranks" : "stages x experts";
     return bb_args_check_ranks(c, (int)unit, why);
 }
@@ -533,7 +533,7 @@ static int resolve_batch(const struct pipeline *b, struct bb_proxy_config *c)
         return bb_err(BB_EUSAGE,
                       "%s: --global-batch-size %d and --scale %d both set the number of micro-batches; leave one out",
                       c->proxy, c->global_batch, c->scale);
-    snprintf(made_of, sizeof(made_of), "%d pipeline%s x micro-batches of %d", b->chains, b->chains == 1 ? "" : "s",
+    snprintf(made_of, sizeof(made_of), "%d pipeline%s x micro-batches of %d", b->chains, bb_plural(b->chains),
              b->model->micro_batch);
     return bb_args_micro_batches(c, c->micro_batches, (long long)b->chains * b->model->micro_batch, made_of, "",
                                  &c->micro_batches);
@@ -547,7 +547,7 @@ static void write_summary(struct pipeline *b)
     b->step->samples = b->variant->one_step ? 0 : (double)b->chains * c->micro_batches * b->model->micro_batch;
     b->step->summary = bb_step_text(b->step, "%d stages of one layer, %d %s, %d replica%s, %s%d micro-batch%s",
                                     c->stages, b->model->width, b->variant->division->members, b->replicas,
-                                    b->replicas == 1 ? "" : "s", b->variant->one_step ? "one steady step of " : "",
+                                    bb_plural(b->replicas), b->variant->one_step ? "one steady step of " : "",
                                     c->micro_batches, c->micro_batches == 1 ? "" : "es");
 }
 

@@ -72,7 +72,7 @@ static int read_numbers(struct bb_proxy_config *c, const char *const *words, int
     if (n != 2 && n != 3)
         return bb_err(BB_EUSAGE,
                       "%s: %d number%s, expected LAYERS STAGES or LAYERS STAGES MICRO_BATCHES; try: '%s %s%s'",
-                      c->proxy, n, n == 1 ? "" : "s", words[0], n > 1 ? words[1] : "4", n > 3 ? " 8" : "");
+                      c->proxy, n, bb_plural(n), words[0], n > 1 ? words[1] : "4", n > 3 ? " 8" : "");
     TRY(bb_args_number(c, words[1], "stages", c->stages, &c->stages));
     if (n == 3)
         TRY(bb_args_number(c, words[2], "micro-batches", c->micro_batches, &c->micro_batches));
@@ -285,11 +285,11 @@ static void write_summary(struct pipeline *b)
     b->step->lock_step = true;
     b->step->parameters = bb_model_parameters(b->model, c->layers);
     b->step->samples = (double)b->replicas * c->micro_batches * b->model->micro_batch;
-    b->layers_text = bb_step_text(b->step, "%d layer%s", b->stage_layers, b->stage_layers == 1 ? "" : "s");
+    b->layers_text = bb_step_text(b->step, "%d layer%s", b->stage_layers, bb_plural(b->stage_layers));
     b->step->summary = bb_step_text(
         b->step, "%d layer%s in %d stage%s of %d, %d micro-batch%s of %d, %d replica%s; lock step, no pipeline bubble",
-        c->layers, c->layers == 1 ? "" : "s", c->stages, c->stages == 1 ? "" : "s", b->stage_layers, c->micro_batches,
-        c->micro_batches == 1 ? "" : "es", b->model->micro_batch, b->replicas, b->replicas == 1 ? "" : "s");
+        c->layers, bb_plural(c->layers), c->stages, bb_plural(c->stages), b->stage_layers, c->micro_batches,
+        c->micro_batches == 1 ? "" : "es", b->model->micro_batch, b->replicas, bb_plural(b->replicas));
 }
 
 /* Creates the kernel lists of the forward and backward pass of one layer and one micro-batch, whose FLOPs must equal
@@ -340,7 +340,7 @@ static int build_step(const struct bb_proxy_config *options, struct bb_step *ste
     TRY(bb_model_load(c->proxy, &model));
     b.stage_layers = c->layers / c->stages;
     b.replicas = c->ranks / c->stages;
-    snprintf(made_of, sizeof(made_of), "%d replica%s x micro-batches of %d", b.replicas, b.replicas == 1 ? "" : "s",
+    snprintf(made_of, sizeof(made_of), "%d replica%s x micro-batches of %d", b.replicas, bb_plural(b.replicas),
              model.micro_batch);
     TRY(bb_args_micro_batches(c, c->micro_batches, (long long)b.replicas * model.micro_batch, made_of, "",
                               &c->micro_batches));

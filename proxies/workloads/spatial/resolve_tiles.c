@@ -151,7 +151,7 @@ static int resolve_parts(struct bb_tiling *t)
         return bb_err(BB_EUSAGE,
                       "%s: --spatial-parts %s lists %d split%s, but %d splits are spatial; expected one number, or one "
                       "per spatial split (at most %d)",
-                      t->config.proxy, o->spatial_parts, n, n == 1 ? "" : "s", t->n_spatial, MAX_SPATIAL_SPLITS);
+                      t->config.proxy, o->spatial_parts, n, bb_plural(n), t->n_spatial, MAX_SPATIAL_SPLITS);
     for (int i = 0; i < t->n_spatial; i++)
         t->splits[i].width = parts[n == 1 ? 0 : i];
     return 0;
@@ -373,7 +373,7 @@ static int validate_ranks(const struct bb_tiling *t)
                       "%s: Hybrid needs two or more copies of both replicas, %lld ranks each; possible: %lld ranks",
                       t->config.proxy, mp, mp * min_copies(t));
     return bb_args_check_ranks(&t->config, (int)mp,
-                               bb_step_text(t->step, "%s%d split%s%s", tiles, whole, whole == 1 ? "" : "s",
+                               bb_step_text(t->step, "%s%d split%s%s", tiles, whole, bb_plural(whole),
                                             t->local_dp > 1 ? " x local replicas" : ""));
 }
 
@@ -392,9 +392,8 @@ static int resolve_micro_batches(struct bb_tiling *t)
             return bb_err(
                 BB_EUSAGE, "%s: micro-batch size %d is not divisible by %d local replicas; try: --micro-batch-size %s",
                 c->proxy, t->batches.size[i], t->local_dp, bb_multiples(t->batches.size[i], t->local_dp, near));
-    made_of =
-        bb_step_text(t->step, "%d replica%s x %d pass%s x micro-batches of %s", replicas, replicas == 1 ? "" : "s",
-                     passes, passes == 1 ? "" : "es", bb_batches_text(t->step, &t->batches));
+    made_of = bb_step_text(t->step, "%d replica%s x %d pass%s x micro-batches of %s", replicas, bb_plural(replicas),
+                           passes, passes == 1 ? "" : "es", bb_batches_text(t->step, &t->batches));
     TRY(bb_args_micro_batches(c, 1, passes * t->batches.samples, made_of, "", &c->micro_batches));
     TRY(resolve_replications(t));
 out:

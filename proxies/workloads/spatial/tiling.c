@@ -348,9 +348,9 @@ static void describe_step(struct bb_tiling *t)
     t->step->samples = (double)c->tiles.replications * c->micro_batches * (double)t->batches.samples;
     t->step->summary =
         bb_step_text(t->step, "%s at %d, %d split%s%s%s%s, %d micro-batch%s of %s%s, %d replica%s%s", t->net.name,
-                     t->net.image, t->n_splits, t->n_splits == 1 ? "" : "s", tiles, local, passes, c->micro_batches,
+                     t->net.image, t->n_splits, bb_plural(t->n_splits), tiles, local, passes, c->micro_batches,
                      c->micro_batches == 1 ? "" : "es", bb_batches_text(t->step, &t->batches), schedule, t->replicas,
-                     t->replicas == 1 ? "" : "s", bb_batches_weights(&t->batches));
+                     bb_plural(t->replicas), bb_batches_weights(&t->batches));
 }
 
 int bb_tiling_step(const struct bb_proxy_config *config, enum bb_tiling_kind kind, struct bb_step *step,

@@ -38,7 +38,7 @@ int bb_server_comms(struct bb_step *step, const struct bb_dp_config *p, int grou
         comms->servers = p->kind == BB_SYNC_PS_P2P ? 1 : p->options.servers ? p->options.servers : 2;
     if (comms->servers >= ranks)
         return bb_err(BB_EUSAGE, "%s: no worker is left: %d rank%s, parameter servers: %d; %s", step->proxy, ranks,
-                      ranks == 1 ? "" : "s", comms->servers,
+                      bb_plural(ranks), comms->servers,
                       p->kind == BB_SYNC_PS_SHARDED && ranks > 1
                           ? bb_step_text(step, "try: --servers %d", MIN(ranks - 1, 2))
                           : bb_step_text(step, "possible: %d ranks", comms->servers + 1));
@@ -62,7 +62,7 @@ void bb_server_buffers(struct bb_sync *s)
     if (c->servers > s->n)
         s->script->program->rc = bb_err(
             BB_EUSAGE, "%s: %d servers, but only %d chunk%s of gradients; try: --servers %d, or a smaller --bucket-mb",
-            s->spec.step->proxy, c->servers, s->n, s->n == 1 ? "" : "s", s->n);
+            s->spec.step->proxy, c->servers, s->n, bb_plural(s->n), s->n);
     for (int i = 0; i < c->lanes; i++)
         if (is_worker(s) || i == s->spec.server % c->lanes) {
             s->push[i] = bb_script_lane(s->script, &s->spec.step->layout, c->push[i]);

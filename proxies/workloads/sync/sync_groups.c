@@ -102,7 +102,7 @@ static int shard_error(struct bb_step *step, int group, int gpus_per_node, int r
                                  : "are all on one node, where hsdp equals zero3";
 
     return bb_err(BB_EUSAGE, "%s: with %d GPU%s per node the %d ranks of %s %s; try: %s", step->proxy, gpus_per_node,
-                  gpus_per_node == 1 ? "" : "s", g->size, g->name, why,
+                  bb_plural(gpus_per_node), g->size, g->name, why,
                   near                                      ? bb_step_text(step, "--shard-size %d", near)
                   : strcmp(step->proxy, "transformer") == 0 ? "--dp-sync zero3"
                                                             : "--sync zero3");

@@ -118,8 +118,8 @@ static int resolve_schedule(struct bb_training *t)
     int p = t->grid.pp, b = t->layers_config.micro_batch_size, m, rc;
     char batch_unit[64];
 
-    snprintf(batch_unit, sizeof(batch_unit), "%d replica%s x %d of a micro-batch", t->grid.dp,
-             t->grid.dp == 1 ? "" : "s", b);
+    snprintf(batch_unit, sizeof(batch_unit), "%d replica%s x %d of a micro-batch", t->grid.dp, bb_plural(t->grid.dp),
+             b);
     rc = bb_args_micro_batches(t->config, p, (long long)t->grid.dp * b, batch_unit,
                                instead_of_batch(t, (long long)t->grid.dp * b), &m);
     if (rc)

@@ -817,8 +817,8 @@ int bb_arch_with_layers(struct bb_arch *arch, int layers)
     int min_layers = arch->encoder_layers > 0 ? 2 : 1;
 
     if (layers < min_layers || layers > BB_ARCH_MAX_LAYERS)
-        return bb_err(BB_EUSAGE, "%s: %d layer%s, expected %d to %d", arch->name, layers, layers == 1 ? "" : "s",
-                      min_layers, BB_ARCH_MAX_LAYERS);
+        return bb_err(BB_EUSAGE, "%s: %d layer%s, expected %d to %d", arch->name, layers, bb_plural(layers), min_layers,
+                      BB_ARCH_MAX_LAYERS);
     if (arch->encoder_layers > 0) { /* scale encoder and decoder in proportion, with at least one layer each */
         int encode = (int)((long long)layers * arch->encoder_layers / arch->layers);
 

@@ -201,7 +201,7 @@ static int report_constraint(const struct bb_grid *g, const struct bb_grid_model
         return bb_err(BB_EUSAGE, "%s: %s %d is not divisible by %s %d; try: %s", who, d->what, d->value, d->axis, d->by,
                       suggestion);
     return bb_err(BB_EUSAGE, "%s: %d %.*s%s%s %s not divisible by %s %d; try: %s", who, d->value, noun, d->what,
-                  d->value == 1 ? "" : "s", d->what + noun, d->value == 1 ? "is" : "are", d->axis, d->by, suggestion);
+                  bb_plural(d->value), d->what + noun, d->value == 1 ? "is" : "are", d->axis, d->by, suggestion);
 }
 
 static int validate_experts(const struct bb_grid *g, const struct bb_arch *a, const char *who)

@@ -108,8 +108,8 @@ static int reject_number(const struct bb_pipe_split *s, int n, int mtp_layers, c
         snprintf(advice, sizeof(advice), "; try: --pipeline-layout '%s'", text);
     else if (n < s->stages * s->chunks)
         snprintf(advice, sizeof(advice), "; add %d, which may be empty, as in 'E||t|L'", s->stages * s->chunks - n);
-    return bb_err(BB_EUSAGE, "%s: --pipeline-layout has %d virtual stage%s, but pp x vpp is %d%s", who, n,
-                  n == 1 ? "" : "s", s->stages * s->chunks, advice);
+    return bb_err(BB_EUSAGE, "%s: --pipeline-layout has %d virtual stage%s, but pp x vpp is %d%s", who, n, bb_plural(n),
+                  s->stages * s->chunks, advice);
 }
 
 int bb_pipe_layout_validate(const struct bb_pipe_split *s, int mtp_layers, const char *who)

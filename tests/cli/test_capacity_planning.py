@@ -460,7 +460,8 @@ def test_best_layout_equals_the_plan_with_its_options(busbar, plan, tmp_path):
 def options_of(row):
     options = [o for o in ("tp", "cp", "ep", "pp", "dp", "schedule", "micro_batch_size", "recompute", "dp_sync", "vpp")
                if o != "vpp" or row["vpp"] > 1]
-    return [*["--sequence-parallel"] * row["sequence_parallel"], *["--overlap-param-gather"] * row["overlap_param_gather"],
+    return [*["--sequence-parallel"] * row["sequence_parallel"], *["--tp-comm-overlap"] * row["tp_comm_overlap"],
+            *["--overlap-param-gather"] * row["overlap_param_gather"],
             *["--recompute-num-layers", row["recompute_num_layers"]] * (row["recompute_num_layers"] is not None),
             *(w for option in options for w in ("--" + option.replace("_", "-"), row[option]))]
 

@@ -30,7 +30,7 @@ def test_the_tables_contain_the_names_of_mpi4dl():
 
 @pytest.mark.parametrize("option,ours", [
     ("wandb-project", None), ("ckpt-format", None), ("no-masked-softmax-fusion", None), ("qk-layernorm", None), ("max-norm", None),
-    ("delay-wgrad-compute", None), ("qlora", None), ("load-in-4bit", None), ("lora-alpha", None), ("offload", None), ("stage3-prefetch-bucket-size", None), ("offload-param", None),
+    ("delay-wgrad-compute", None), ("qlora", None), ("load-in-4bit", None), ("quantization", None), ("lora-alpha", None), ("offload", None), ("stage3-prefetch-bucket-size", None), ("offload-param", None),
     ("external-cuda-graph", "--graph"), ("parallelism.pipeline_parallel_microbatch_size", "--micro-batch-size"), ("model.flavor", "--model"),
     ("activations_checkpoint_num_layers", "--recompute-num-layers"), ("devices", "--gpus-per-node"), ("mtbf", "--mtbf-node (with a unit)"), ("mtbf-gpu", "--mtbf-node (with a unit)")])
 def test_names_of_megatron_deepspeed_nemo_and_torchtitan(busbar, option, ours):
@@ -255,7 +255,7 @@ def test_values_are_converted(busbar):
     ("--deepspeed-stage 2", "--dp-sync zero2"), ("--amp", "--dtype bfloat16"), ("--list-models", "busbar list models"),
     ("--framework pytorch", "--software torch"), ("--context-length 8192", "--seq-length 8192"), ("--reduce-dtype float32", "--grad-dtype float"),
     ("--flash-attention", "--attention fused"), ("--compile", "--software torch-compile"), ("--attention-backend flash", "--attention fused"),
-    ("--num-microbatches 8", "--micro-batches 8"), ("--peft lora", "--lora-rank 16"), ("-g 16", "--ranks 16"), ("--lora", "--lora-rank 16"),
+    ("--num-microbatches 8", "--micro-batches 8"), ("--peft lora", "--lora-rank 16"), ("--adapter lora", "--lora-rank 16"), ("-g 16", "--ranks 16"), ("--lora", "--lora-rank 16"),
     ("--target-modules all-linear", "--lora-targets all"), ("--cutoff_len 2048", "--seq-length 2048"), ("--flash-attn", "--attention fused")])
 def test_names_of_training_frameworks_keep_their_values(busbar, typed, answer):
     assert refusal(busbar, "transformer", *typed.split()).endswith(f"; try: {answer}")

@@ -456,7 +456,7 @@ def study(result):
     if choices and {"bytes", "time_us"} <= set(columns):
         yield from fastest_by_size(rows, columns, choices)
         return
-    for name in [c for c in columns if c not in axes][:2]:
+    for name in [c for c in columns if c not in axes and not c.startswith("options.")][:2]:
         at, form = columns.index(name), time_text if name.endswith("_us") else number_text
         known = sorted((row for row in rows if is_number(row[at])), key=lambda row: row[at])
         if known and known[0][at] < known[-1][at]:

@@ -487,7 +487,10 @@ def test_settings_that_are_not_given_are_a_dash():
     combinations = [{"settings": {"gemm-precision": None}, "state": "failed", "stderr": ["busbar: no memory"]}]
     study = result("sweep", columns=["gemm-precision", "step_us"], axes={"gemm-precision": [None, "fp8"]}, rows=[[None, 5e6], ["fp8", 4e6]],
                    combinations=combinations)
-    assert findings.of(study) == ["Failed: gemm-precision -: no memory.", "step_us: from 4000 ms (gemm-precision fp8) to 5000 ms (gemm-precision -)."]
+    found = ["Failed: gemm-precision -: no memory.", "step_us: from 4000 ms (gemm-precision fp8) to 5000 ms (gemm-precision -)."]
+    assert findings.of(study) == found
+    study.data.update(columns=["options.ep", "options.set", *study.data["columns"]], rows=[[8 * (i + 1), "a", *row] for i, row in enumerate(study.data["rows"])])
+    assert findings.of(study) == found  # what was given is no finding
 
 
 def test_a_study_is_drawn_over_its_first_axis_that_varies():

@@ -310,6 +310,13 @@ def test_plan_of_collectives_has_the_columns_of_bench(sweep):
     assert all(isinstance(row[columns.index("time_us")], float) for row in rows)
 
 
+def test_an_option_given_several_times_is_one_text(sweep):
+    done = sweep({"command": "plan all_reduce --cluster h100-sxm-ib -b 8 -e 8 --set inter.gbps=48 --set inter.latency_us=5", "ranks": 16,
+                  "columns": ["options.set", "time_us"]}, real=True)
+    data = sweep.json()
+    assert done.stderr == "" and {row[data["columns"].index("options.set")] for row in data["rows"]} == {"inter.gbps=48 inter.latency_us=5"}
+
+
 def test_list_keeps_values_with_newlines_on_one_comment_line(sweep):
     listed = sweep(study(environment={"TEXT": ["x\ntouch y", "b"]}), "--list")
     assert all(line.startswith("# ") or line.startswith("env ") or line.startswith("touch y' ") for line in listed.stdout.splitlines())

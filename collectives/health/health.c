@@ -35,6 +35,7 @@ struct run {
     struct bb_health health;
     int *gpu_of;                 /* [size] index of each rank on its node */
     char (*hosts)[BB_HOST_TEXT]; /* [nodes] */
+    char (*nics)[BB_NICS_TEXT];  /* [size] names of the NICs near each rank's GPU */
     char source[BB_HEALTH_SOURCE];
     struct bb_health_inventory *first; /* counters at the inventory; NULL: not run */
     json_t *baseline, *inventory;      /* on rank 0; baseline: the file of --expect, or NULL */
@@ -639,6 +640,19 @@ static int make_nodes(struct run *r)
     return rc;
 }
 
+/* Gathers the names of the NICs near each GPU, which findings about NICs name. */
+static int find_nics(struct run *r)
+{
+    char *files = bb_session_host_files(&r->session), own[BB_NICS_TEXT] = "";
+    int rc;
+
+    if (files)
+        bb_nics_near(files, r->session.device.pci, own);
+    free(files);
+    r->report.nics = r->nics = bb_world_gather(&r->session.world, own, sizeof own, &rc);
+    return rc;
+}
+
 /* Predicts the results on rank 0, because the NICs of hosts may differ. */
 static int make_expectations(void *arg)
 {
@@ -801,6 +815,7 @@ static int run_health(struct run *r, int argc, char **argv)
     if (s->world.restarted)
         TRY(restore(r));
     TRY(make_nodes(r));
+    TRY(find_nics(r));
     r->report.hosts = r->hosts;
     r->tables.nodes = r->health.nodes;
     r->tables.gpus = r->health.gpus;
@@ -869,6 +884,7 @@ int bb_health_rank_main(const struct bb_opts *set, bb_forecast *forecast, int ar
     free(r.matrix.value);
     free(r.gpu_of);
     free(r.hosts);
+    free(r.nics);
     free(r.past);
     free(r.lost);
     free(r.left);

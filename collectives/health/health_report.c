@@ -29,16 +29,24 @@ static bool is_about_node(const struct bb_health_finding *f, int node)
 
 /* ---- texts ---- */
 
-/* Returns the GPU with this index on a node; NULL: none, or the run went on without the node. */
-static const struct bb_device_info *device_at(const struct bb_health_report *r, int node, int gpu)
+/* Returns the rank of the GPU with this index on a node; -1: none, or the run went on without the node. */
+static int rank_at(const struct bb_health_report *r, int node, int gpu)
 {
     const struct bb_world *w = &r->session->world;
     int n = 0;
 
     for (int rank = 0; rank < w->size && gpu >= 0; rank++)
         if (w->node_of[rank] == node && n++ == gpu)
-            return &r->session->devices[rank];
-    return NULL;
+            return rank;
+    return -1;
+}
+
+/* Returns the GPU with this index on a node; NULL: none, or the run went on without the node. */
+static const struct bb_device_info *device_at(const struct bb_health_report *r, int node, int gpu)
+{
+    const int rank = rank_at(r, node, gpu);
+
+    return rank < 0 ? NULL : &r->session->devices[rank];
 }
 
 /* Returns the GPU of a finding about one; NULL: it is about none, or the run went on without its node. */
@@ -47,16 +55,21 @@ static const struct bb_device_info *device_of(const struct bb_health_report *r, 
     return f->part <= BB_HEALTH_A_NIC ? device_at(r, f->node, f->gpu) : NULL;
 }
 
-enum { GPU_TEXT = 48 };
+enum { GPU_TEXT = 48 + BB_NICS_TEXT };
 
-/* Names the GPU of a finding: "GPU 2 (0000:1b:00.0)"; "": none. Its number depends on CUDA_VISIBLE_DEVICES. */
+/* Names the GPU of a finding: "GPU 2 (0000:1b:00.0)", of one about a NIC with the NICs near it: "GPU 2 (GPU 0000:1b:00.0; one of
+ * mlx5_4, mlx5_5)"; "": none. Its number depends on CUDA_VISIBLE_DEVICES. */
 static const char *gpu_text(const struct bb_health_report *r, const struct bb_health_finding *f, char text[GPU_TEXT])
 {
     const struct bb_device_info *d = device_of(r, f);
+    const char *nics = d && r->nics ? r->nics[rank_at(r, f->node, f->gpu)] : "";
 
     text[0] = '\0';
-    if (d)
-        snprintf(text, GPU_TEXT, f->part == BB_HEALTH_A_NIC ? "GPU %d (GPU %s)" : "GPU %d (%s)", f->gpu, d->pci);
+    if (d && f->part == BB_HEALTH_A_NIC)
+        snprintf(text, GPU_TEXT, "GPU %d (GPU %s%s%s%s)", f->gpu, d->pci, *nics ? "; " : "",
+                 strchr(nics, ',') ? "one of " : "", nics);
+    else if (d)
+        snprintf(text, GPU_TEXT, "GPU %d (%s)", f->gpu, d->pci);
     else if (f->gpu >= 0)
         snprintf(text, GPU_TEXT, "GPU %d", f->gpu);
     return text;
@@ -234,7 +247,7 @@ static const char *reason_text(const struct bb_health_report *r, const struct bb
     write_hint(r, f, hint);
     gpu_text(r, f, gpu);
     if (*f->text)
-        snprintf(text, 256, "%s%s%s", is_item ? gpu : "", is_item && *gpu ? ": " : "", f->text);
+        snprintf(text, 256, "%.64s%s%s", is_item ? gpu : "", is_item && *gpu ? ": " : "", f->text);
     else if (isnan(f->value))
         snprintf(text, 256, "%s: not measured, no partner left; try: --rounds 2", test->name);
     else

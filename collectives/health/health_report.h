@@ -10,12 +10,14 @@
 #include "collectives/health/summary.h"
 #include "collectives/health/tables.h"
 #include "collectives/session/session.h"
+#include "cuda/device/nics.h"
 
 struct bb_health_report {
     struct bb_session *session;
     const struct bb_health_options *options;
     struct bb_health *health;
     char (*hosts)[BB_HOST_TEXT];     /* [nodes] */
+    char (*nics)[BB_NICS_TEXT];      /* [ranks] names of the NICs near each GPU, "": unknown; NULL: likewise */
     struct bb_health_matrix *matrix; /* filled on rank 0; printed with --full */
     const char *source;              /* of the expectations; "": unknown */
     const json_t *baseline;          /* the earlier result of --expect; NULL: none */

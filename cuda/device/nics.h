@@ -16,4 +16,11 @@ struct bb_nics bb_nics_read(const char *folder);
 /* bb_nics_counter - sum a counter, a file in the folder `counters` of each port, over the ports in `folder`; -1: unknown. */
 long long bb_nics_counter(const char *folder, const char *name);
 
+/* bb_nics_near - write the names of the NICs whose PCI path has the most in common with that of a GPU, "mlx5_4, mlx5_5": those with
+ * the fastest active ports. "": unknown.
+ *   root  folder of /sys: "", or a copy
+ *   pci   PCI address of the GPU */
+enum { BB_NICS_TEXT = 56 };
+void bb_nics_near(const char *root, const char *pci, char text[BB_NICS_TEXT]);
+
 #endif

@@ -382,6 +382,27 @@ def test_slow_copies_are_named(busbar, tmp_path):
     assert found == set() and "copy GPU to GPU: not measured" in done.stdout
 
 
+@pytest.mark.parametrize("nics", [1, 2])
+def test_nics_near_the_gpu_are_named(busbar, tmp_path, nics):
+    for node in range(4):
+        sys = tmp_path / str(node) / "sys"
+        for gpu in range(2):
+            switch = sys / f"devices/pci0000:{gpu}0/0000:{gpu}0:01.0"
+            for folder, name, entry in [("bus/pci/devices", f"0000:0{gpu + 1}:00.0", "")] + [
+                    ("class/infiniband", f"mlx5_{gpu * nics + nic}", "device") for nic in range(nics)]:
+                (switch / name).mkdir(parents=True)
+                (sys / folder / (name if entry else "")).mkdir(parents=True, exist_ok=True)
+                (sys / folder / name / entry).symlink_to(switch / name)
+                if entry:
+                    (sys / folder / name / "ports/1").mkdir(parents=True)
+                    (sys / folder / name / "ports/1/state").write_text("4: ACTIVE")
+                    (sys / folder / name / "ports/1/rate").write_text("200 Gb/sec")
+    root, found, done = health(busbar, tmp_path, "--only", "pairs", "--drain", ranks=8, nodes=4, status=5, slow="link=node2-nic1:0.5",
+                               EMU_HOST_FILES=str(tmp_path))
+    name = f"NIC of GPU 1 (GPU 0000:02:00.0; {'mlx5_1' if nics == 1 else 'one of mlx5_2, mlx5_3'})"
+    assert found == {("fail", "nic", 2, 1)} and root["findings"][0]["name"].startswith(f"{name} of ") and f'reason="busbar: {name} at 51 %"' in done.stdout
+
+
 def test_two_nodes_name_the_command_that_finds_the_end(busbar, tmp_path):
     """A path of two nodes may be either end: bench p2p measures the links to other NICs, and names rank 2."""
     slow = "link=node1-nic0:0.5"

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static void write_file(const char *folder, const char *port, const char *name, const char *text)
 {
@@ -49,9 +50,53 @@ static void test_counts_active_ports_of_the_highest_rate(void **state)
     assert_int_equal(bb_nics_counter(folder, "link_downed"), -1);
 }
 
+static void link_device(const char *root, const char *name, const char *device)
+{
+    char *link = bb_format("%s/%s", root, name), *target = bb_format("%s/sys/devices/%s", root, device),
+         *folders = bb_format("mkdir -p %s $(dirname %s)", target, link);
+
+    assert_int_equal(system(folders), 0);
+    assert_int_equal(symlink(target, link), 0);
+    free(folders);
+    free(link);
+    free(target);
+}
+
+/* A switch has two GPUs and three NICs, one of which is for storage; another GPU has the far NIC. */
+static void test_nics_below_the_switch_of_a_gpu_are_near(void **state)
+{
+    static const char *const nics[][2] = {{"mlx5_0", "pci0000:10/0000:10:01.0/0000:11:00.0/0000:13:00.0"},
+                                          {"mlx5_1", "pci0000:10/0000:10:01.0/0000:11:00.0/0000:14:00.0"},
+                                          {"mlx5_2", "pci0000:10/0000:10:01.0/0000:11:00.0/0000:15:00.0"},
+                                          {"mlx5_3", "pci0000:20/0000:20:01.0/0000:21:00.0/0000:23:00.0"}};
+    char root[] = "/tmp/near.XXXXXX", text[BB_NICS_TEXT];
+
+    (void)state;
+    assert_non_null(mkdtemp(root));
+    link_device(root, "sys/bus/pci/devices/0000:12:00.0", "pci0000:10/0000:10:01.0/0000:11:00.0/0000:12:00.0");
+    link_device(root, "sys/bus/pci/devices/0000:22:00.0", "pci0000:20/0000:20:01.0/0000:21:00.0/0000:22:00.0");
+    for (size_t i = 0; i < ROWS(nics); i++) {
+        char *device = bb_format("sys/class/infiniband/%s/device", nics[i][0]),
+             *port = bb_format("%s/sys/class/infiniband", root);
+
+        link_device(root, device, nics[i][1]);
+        write_file(port, nics[i][0], "state", "4: ACTIVE\n");
+        write_file(port, nics[i][0], "rate", i == 2 ? "100 Gb/sec\n" : "200 Gb/sec\n");
+        free(device);
+        free(port);
+    }
+    bb_nics_near(root, "0000:12:00.0", text);
+    assert_string_equal(text, "mlx5_0, mlx5_1");
+    bb_nics_near(root, "0000:22:00.0", text);
+    assert_string_equal(text, "mlx5_3");
+    bb_nics_near(root, "0000:99:00.0", text);
+    assert_string_equal(text, "");
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_counts_active_ports_of_the_highest_rate)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_counts_active_ports_of_the_highest_rate),
+                                       cmocka_unit_test(test_nics_below_the_switch_of_a_gpu_are_near)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -168,8 +168,8 @@ static const struct bb_field jitter_fields[] = {
 static const struct bb_field search_fields[] = {
     {"evaluated", "# layouts: ", " considered", 0, 0, SEARCH(evaluated)},
     {"fitting", ", ", " within GPU memory", 0, 0, SEARCH(fitting)},
-    {"refined", "; simulated: ", " with few micro-batches", 0, 0, SEARCH(refined)},
-    {"predicted", ", ", " in full", 0, 0, SEARCH(n)},
+    {"refined", "; of these simulated: ", " with few micro-batches", 0, 0, SEARCH(refined)},
+    {"predicted", ", then the best ", " in full", 0, 0, SEARCH(n)},
     {0},
 };
 

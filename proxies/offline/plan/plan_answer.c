@@ -123,9 +123,7 @@ static void write_checks(const struct bb_plan *plan, char text[TEXT])
              bb_format_thousands(bb_step_operations(plan->step), number), ranks, bb_plural(ranks),
              c->matched ? "all operations match" : "OPERATIONS DO NOT MATCH",
              c->deadlock_free ? "no deadlock" : "DEADLOCK",
-             c->deadlock_free && !c->safe_serialised
-                 ? "; needs concurrent streams, which busbar proxy sets up: nothing to do"
-                 : "");
+             c->deadlock_free && !c->safe_serialised ? " with concurrent streams, as in busbar proxy" : "");
 }
 
 /* Returns whether the uplinks of a tier limit exposed communication of more than 0.1 % of the step. */

@@ -138,6 +138,14 @@ def test_deepseek_sends_half_of_the_rows_between_nodes(busbar, tmp_path):
         ("ep local", 4096 * 8 * 4): 2}
 
 
+def test_few_tokens_send_at_least_one_row_to_each_node(busbar):
+    """8 tokens per rank on one of 32 nodes each: on average a quarter of a row per node."""
+    done = busbar.run("plan", "transformer", "--model", "deepseek_v3", "--layers", 4, "--ranks", 64, "--ep", 64, "--gpus-per-node", 2,
+                      "--seq-length", 8, "--moe-dispatch", "dedup", "--moe-node-limit", 1, "--compute", "gemm", "--full", emulated=False)
+    assert done.returncode == 0, done.stderr
+    assert re.search(rf"alltoall +ep cross +32 +7,168 bfloat16 +4 +{32 * 7168 * 2 // 1024} KiB ", done.stdout), done.stdout
+
+
 def test_fp8_dispatch_halves_the_rows_to_experts(busbar, model):
     """Rows to the experts have 64 bytes and one scale of 4 bytes: tokens, and the gradients of expert outputs. Rows from the experts
     have 16-bit numbers."""

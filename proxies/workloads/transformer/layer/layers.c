@@ -106,17 +106,17 @@ static void resolve_ratio(struct bb_layers *l, int index)
 /* Returns the number of rows (token copies) that a rank sends to each node with dedup dispatch: tokens times the expected
  * number of nodes with an expert of the token, divided by the number of nodes. A token chooses M nodes (node_limit, or all),
  * then its K experts among the M E experts of these nodes, each with the same probability: M (1 - C(M E - E, K) / C(M E, K))
- * nodes. DeepSeek-V3 with 4 of 8 nodes: 3.63, as DeepEP's test (see node_dispatch.c). The number is rounded, above 16
- * chunks to full chunks. */
+ * nodes. DeepSeek-V3 with 4 of 8 nodes: 3.63, as DeepEP's test (see node_dispatch.c). The number is rounded, to 1 or more,
+ * above 16 chunks to full chunks. */
 static int64_t rows_per_node(const struct bb_layers_config *c, int64_t tokens)
 {
     const int of = c->node_limit ? c->node_limit : c->nodes, experts = c->arch->experts / c->nodes;
     double missed = 1; /* probability that no expert of the token is on a node that it chose */
     int64_t rows;
 
-    for (int i = 0; i < c->arch->top_k; i++)
+    for (int i = 0; i < c->arch->top_k && missed > 0; i++) /* 0 before validate_dedup rejects too few experts, too */
         missed *= MAX((of - 1.0) * experts - i, 0) / ((double)of * experts - i);
-    rows = llround((double)tokens * of * (1 - missed) / c->nodes);
+    rows = llround(fmax((double)tokens * of * (1 - missed) / c->nodes, 1));
     if (rows > 16 * BB_NODE_DISPATCH_CHUNKS)
         rows = (rows + BB_NODE_DISPATCH_CHUNKS / 2) / BB_NODE_DISPATCH_CHUNKS * BB_NODE_DISPATCH_CHUNKS;
     return rows;

@@ -104,8 +104,10 @@ static void find_absent(const char *listed, int n, char text[48])
 {
     for (; listed && *listed && n > 0; n--)
         listed = strchr(listed, ',') ? strchr(listed, ',') + 1 : NULL;
-    if (listed)
-        snprintf(text, 48, "%.*s", (int)strcspn(listed, ","), listed + strspn(listed, " "));
+    if (listed) {
+        listed += strspn(listed, " ");
+        snprintf(text, 48, "%.*s", (int)strcspn(listed, ","), listed);
+    }
 }
 
 /* absent: out, as in struct bb_device_info */

@@ -61,7 +61,7 @@ def test_missing_gpus_are_named(busbar, tmp_path):
                                      (8, 4, {"EMU_CLUSTER": "gh200-quad-ib", "EMU_NODES": "1"}, "but only 4 GPUs; start at most 4 per node"),
                                      (2, 1, {}, "but only 1 GPU; start at most 1 per node"), (9, 6, {"EMU_NODES": "1"}, "9 ranks on "),
                                      (1, 8, {"CUDA_VISIBLE_DEVICES": "9"}, "CUDA_VISIBLE_DEVICES has '9', which CUDA does not find on "),
-                                     (3, 8, {"CUDA_VISIBLE_DEVICES": "0,1,2,GPU-77"}, "has 'GPU-77'")):  # mistakes of the call: they drained the node
+                                     (3, 8, {"CUDA_VISIBLE_DEVICES": "0,1,2, GPU-77,3"}, "has 'GPU-77'")):  # mistakes of the call: they drained the node
         assert text in run(gpus, devices, status=2, **env)[2]  # a usage error changes no file
     assert 'busbar_run_success{command="health",gpus="emulated"} 1' in (tmp_path / "m.prom").read_text()
     last = fails(*run(7, 7, status=5))

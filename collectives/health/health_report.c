@@ -523,8 +523,7 @@ json_t *bb_health_soak_json(const struct bb_health_report *r)
     return list;
 }
 
-/* Slurm's database keeps 255 characters of a reason. */
-enum { DRAIN_REASON = 240, DRAIN_TEXT = 96, DRAIN_ITEM = DRAIN_TEXT + 8 + GPU_TEXT };
+enum { DRAIN_TEXT = 96, DRAIN_ITEM = DRAIN_TEXT + 8 + GPU_TEXT };
 
 /* Describes a finding about a node briefly: "NIC of GPU 2 (GPU 0000:1b:00.0) at 50 %". */
 static const char *brief_text(const struct bb_health_report *r, const struct bb_health_finding *f,
@@ -544,7 +543,7 @@ static const char *brief_text(const struct bb_health_report *r, const struct bb_
 }
 
 /* Describes all that fails of a node: the reason in the line for scontrol. Returns NULL if nothing does. */
-static const char *node_reason(const struct bb_health_report *r, int node, char reason[DRAIN_REASON + DRAIN_ITEM])
+static const char *node_reason(const struct bb_health_report *r, int node, char reason[BB_DRAIN_REASON + DRAIN_ITEM])
 {
     char item[DRAIN_ITEM];
     int used = 0, more = 0;
@@ -554,10 +553,10 @@ static const char *node_reason(const struct bb_health_report *r, int node, char 
 
         if (!is_about_node(f, node) || f->level != BB_HEALTH_FAIL)
             continue;
-        if (used + strlen(brief_text(r, f, item)) + strlen("busbar: , 1000 more") > DRAIN_REASON)
+        if (used + strlen(brief_text(r, f, item)) + strlen("busbar: , 1000 more") > BB_DRAIN_REASON)
             more++;
         else
-            used += snprintf(reason + used, DRAIN_REASON - used, "%s%s", used ? ", " : "", item);
+            used += snprintf(reason + used, BB_DRAIN_REASON - used, "%s%s", used ? ", " : "", item);
     }
     if (more > 0)
         snprintf(reason + used, DRAIN_ITEM, ", %d more", more);
@@ -633,7 +632,7 @@ static json_t *findings_json(const struct bb_health_report *r)
 static json_t *verdicts_json(const struct bb_health_report *r, bool is_begun)
 {
     json_t *list = json_array();
-    char reason[DRAIN_REASON + DRAIN_ITEM];
+    char reason[BB_DRAIN_REASON + DRAIN_ITEM];
 
     for (int node = 0; node < r->health->nodes; node++) {
         const enum bb_health_level level = bb_health_node_level(r->health, node);

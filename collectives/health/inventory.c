@@ -315,7 +315,7 @@ enum { MESSAGE = 160 };
 struct message {
     enum bb_health_level level;
     char text[MESSAGE]; /* "": none */
-    bool lost_gpus;     /* it is about the node, also with one GPU */
+    bool lost_gpus;     /* the node lacks GPUs: about the node, also with one GPU */
 };
 
 /* Returns whether an item is unknown because the rank has no GPU, which is a finding of its own. */

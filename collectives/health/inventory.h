@@ -20,7 +20,7 @@
  *   list     the entries that bb_health_inventory appended; what has grown is added
  *   Returns  as bb_health_inventory
  * bb_health_expected_gpus - return the number of GPUs that a node should have, if it has fewer by the profile, the baseline or the
- *          other nodes, so that a GPU may be lost; otherwise 0
+ *          other nodes, or CUDA finds no GPU for one of its ranks, so that a GPU may be lost; otherwise 0
  *   level    out: a warning if only the recognised profile has more, and nodes are also built with this number
  * bb_health_check_gpus - return 0, or -BB_EUSAGE after an error line about ranks without a GPU, or CUDA_VISIBLE_DEVICES with a GPU,
  *          that the nodes never had

@@ -14,10 +14,7 @@
 #include <string.h>
 #include <sys/param.h>
 
-enum {
-    FINDING_LINES = 6, /* at least, also of a report that is longer */
-    DRAIN_REASON = 240 /* Slurm's database keeps 255 characters of a reason */
-};
+enum { FINDING_LINES = 6 }; /* at least, also of a report that is longer */
 
 static const char *text_of(const json_t *object, const char *key)
 {
@@ -258,7 +255,7 @@ static void print_exceeding(const json_t *tests, FILE *out)
                 fprintf(out, "; wrong profile? %s: %.0f %% of the expected", text_of(row, "test"), 100 * ratio);
     }
     if (n > 1)
-        fprintf(out, ", and %d more test%s", n - 1, n == 2 ? "" : "s");
+        fprintf(out, ", and %d more test%s", n - 1, bb_plural(n - 1));
 }
 
 static void print_verdict(const json_t *root, const struct bb_health_scope *scope, FILE *out)
@@ -360,7 +357,7 @@ static void add_lost_node(json_t *root, json_t *verdict, const char *stage, json
                   host, "other_node", "other_host", "one_way", false, "lost_gpus", false, "gpu", "pci", "uuid", "value",
                   "expected", "median", "tries", 1, "reason", reason));
     all = bb_format("%s%s%s", json_string_value(reason), *others ? ", " : "", others);
-    length = bb_cut_length(all, DRAIN_REASON);
+    length = bb_cut_length(all, BB_DRAIN_REASON);
     json_object_set_new(verdict, "reason", json_sprintf("%.*s%s", (int)length, all, all[length] ? " .." : ""));
     free(all);
     json_object_set_new(verdict, "level", json_string(bb_health_level_name(BB_HEALTH_FAIL)));

@@ -23,7 +23,9 @@ struct bb_health_scope {
 /* bb_health_print_summary - print the findings, worst first, and the verdict. */
 void bb_health_print_summary(const json_t *root, const struct bb_health_scope *scope, FILE *out);
 
-/* bb_health_print_drain - print a line for scontrol for each node that fails. */
+/* bb_health_print_drain - print a line for scontrol for each node that fails; if none does although a part fails, a comment with
+ * the cause. */
+enum { BB_DRAIN_REASON = 240 }; /* longest reason of a node: Slurm's database keeps 255 characters */
 void bb_health_print_drain(const json_t *root, FILE *out);
 
 /* bb_health_print_soak - print what the stage soak has measured. planned_s: of a run that was interrupted; else 0 */

@@ -682,9 +682,8 @@ static int report_row(void *arg, struct bb_row *row)
  * data does not move (EMU_DATA=off) and their time is virtual. */
 static double row_effort(const struct bench *b, const struct bb_case *c)
 {
-    const char *time = getenv("EMU_TIME");
-    const double real = time && strcmp(time, "real") == 0 ? 1 : 0;
-    const double byte = !b->session.device.emulated ? 1 : bb_session_moves_data(&b->session) ? 100 : real;
+    const struct bb_device_info *d = &b->session.device;
+    const double byte = d->emulated && bb_session_moves_data(&b->session) ? 100 : d->virtual_time ? 0 : 1;
 
     return 2e6 + byte * (double)bb_case_bytes(c);
 }

@@ -401,20 +401,21 @@ static int check_device(struct bb_bench_options *o, const struct bb_sweep *s)
     return rc;
 }
 
-/* Returns whether the command line has the option; programs of nccl-tests have none of these names. */
-static bool is_given(const struct bb_positionals *line, const char *name)
+/* Returns whether the command line sets the option to another value than its default; programs of nccl-tests have none of these
+ * names. */
+static bool is_changed(const struct bb_positionals *line, const char *name, double value)
 {
     for (int i = 0; i < line->n_given; i++)
         if (strcmp(line->given[i]->name, name) == 0)
-            return true;
+            return value != strtod(line->given[i]->def, NULL);
     return false;
 }
 
 static int read_alltoallv_counts(const struct bb_bench_options *o, struct bb_sweep *sweep,
                                  const struct bb_positionals *line)
 {
-    const bool scaled = is_given(line, "matrix-scale") && o->matrix_scale != 1,
-               imbalanced = is_given(line, "imbalance") && o->imbalance != 1;
+    const bool scaled = is_changed(line, "matrix-scale", o->matrix_scale),
+               imbalanced = is_changed(line, "imbalance", o->imbalance);
 
     for (int i = 0; i < sweep->n_colls; i++)
         sweep->has_alltoallv |= (bb_colls[sweep->colls[i]].flags & BB_COLL_VARIABLE_COUNTS) != 0;
@@ -533,13 +534,14 @@ static int check_limit_collectives(const struct bb_bench_options *o, const struc
     const struct bb_busbw_thresholds *t = &o->busbw_thresholds;
 
     for (int i = 0; i < t->n; i++) {
-        int found = t->item[i].collective == NULL;
+        const struct bb_coll *coll = t->item[i].coll;
+        bool found = coll == NULL;
 
         for (int c = 0; c < sweep->n_colls; c++)
-            found |= t->item[i].collective && strcmp(bb_colls[sweep->colls[c]].name, t->item[i].collective) == 0;
+            found |= coll == &bb_colls[sweep->colls[c]];
         if (!found)
-            return bb_err(BB_EUSAGE, "--min-busbw: this run does not measure %s; try: bench %s %s",
-                          t->item[i].collective, bb_colls[sweep->colls[0]].name, t->item[i].collective);
+            return bb_err(BB_EUSAGE, "--min-busbw: this run does not measure %s; try: bench %s %s", coll->name,
+                          bb_colls[sweep->colls[0]].name, coll->name);
     }
     return 0;
 }
@@ -571,8 +573,8 @@ static int check_limit_sizes(const struct bb_bench_options *o, const struct bb_s
 /* Rejects --max-iters and --max-seconds without --confidence, whose limits they are, unless they have their defaults. */
 static int check_confidence_limits(const struct bb_bench_options *o, const struct bb_positionals *line)
 {
-    const bool iterations = is_given(line, "max-iters") && o->sampling.max_iterations != 20000,
-               seconds = is_given(line, "max-seconds") && o->sampling.max_s != 10;
+    const bool iterations = is_changed(line, "max-iters", (double)o->sampling.max_iterations),
+               seconds = is_changed(line, "max-seconds", o->sampling.max_s);
 
     if (o->sampling.confidence || (!iterations && !seconds))
         return 0;

@@ -575,8 +575,7 @@ static bool threshold_applies(const struct bb_report *r, const struct bb_busbw_t
 /* Returns the index of the first threshold from `i` on that is not only for another collective than that of the table. */
 static int next_threshold(const struct bb_report *r, int i)
 {
-    while (i < r->n_thresholds && r->thresholds[i].collective &&
-           strcmp(r->thresholds[i].collective, bb_colls[r->coll].name) != 0)
+    while (i < r->n_thresholds && r->thresholds[i].coll && r->thresholds[i].coll != &bb_colls[r->coll])
         i++;
     return i;
 }

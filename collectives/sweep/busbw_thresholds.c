@@ -37,13 +37,13 @@ static int parse_scope(const char *scope_text, struct bb_busbw_threshold *thresh
 static const char *skip_collective(const char *word, struct bb_busbw_threshold *threshold)
 {
     const size_t length = strcspn(word, ":");
+    char name[64];
+    int kind;
 
-    for (int i = 0; i < BB_COLL_KIND_COUNT && word[length]; i++)
-        if (strlen(bb_colls[i].name) == length && strncmp(bb_colls[i].name, word, length) == 0) {
-            threshold->collective = bb_colls[i].name;
-            return word + length + 1;
-        }
-    return word;
+    snprintf(name, sizeof name, "%.*s", (int)length, word);
+    kind = word[length] ? bb_coll_find(name) : -1;
+    threshold->coll = kind < 0 ? NULL : &bb_colls[kind];
+    return kind < 0 ? word : word + length + 1;
 }
 
 /* Parses one threshold of the list, such as "peak:300". bb_list_next limits a threshold to 63 characters, so the

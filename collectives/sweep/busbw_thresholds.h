@@ -21,9 +21,9 @@ struct bb_busbw_threshold {
     size_t bytes; /* message size to which the threshold applies; only with BB_BUSBW_SIZE */
     double gbps;  /* GB/s (1e9 bytes per second), above 0 */
     const struct bb_timing
-        *from;              /* row of the result file that the threshold is derived from (result_reader.h), for the
+        *from;                  /* row of the result file that the threshold is derived from (result_reader.h), for the
                                      results of this case only; NULL: the threshold was typed */
-    const char *collective; /* its name in bb_colls; NULL: all */
+    const struct bb_coll *coll; /* in bb_colls; NULL: all collectives */
 };
 
 enum { BB_BUSBW_THRESHOLDS_MAX = 32 };

@@ -1,4 +1,5 @@
 /* test_busbw_thresholds.c - parsing of --min-busbw, and the bus bandwidth that each threshold is compared with. */
+#include "collectives/ops/coll.h"
 #include "collectives/sweep/busbw_thresholds.h"
 #include "tests/check.h"
 
@@ -15,11 +16,11 @@ static void parses_thresholds(void **state)
     assert_true(f.item[0].scope == BB_BUSBW_MEAN && f.item[0].gbps == 300);
     assert_true(f.item[1].scope == BB_BUSBW_SIZE && f.item[1].bytes == 1UL << 30 && f.item[1].gbps == 250.5);
     assert_true(f.item[2].scope == BB_BUSBW_PEAK && f.item[2].gbps == 320);
-    assert_true(f.item[3].scope == BB_BUSBW_MEAN && f.item[3].gbps == 7 && !f.item[3].collective);
+    assert_true(f.item[3].scope == BB_BUSBW_MEAN && f.item[3].gbps == 7 && !f.item[3].coll);
     assert_true(f.item[4].scope == BB_BUSBW_SIZE && f.item[4].bytes == 8 && f.item[4].gbps == 3);
-    assert_string_equal(f.item[4].collective, "all_reduce");
+    assert_string_equal(f.item[4].coll->name, "all_reduce");
     assert_true(f.item[5].scope == BB_BUSBW_MEAN && f.item[5].gbps == 2);
-    assert_string_equal(f.item[5].collective, "alltoall");
+    assert_string_equal(f.item[5].coll->name, "alltoall");
     assert_string_equal(bb_busbw_threshold_text(&f.item[1], text), "1 GiB");
     assert_string_equal(bb_busbw_threshold_text(&f.item[2], text), "peak");
     assert_int_equal(bb_busbw_thresholds_parse(&f, "a:b,c.json:92.5%"), 0);

@@ -4,6 +4,7 @@
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/units.h"
 #include "collectives/compare/result_reader.h"
+#include "collectives/measure/sampling_options.h"
 #include "proxies/offline/calibrate/measurements/measurement_rows.h"
 
 #include <stdlib.h>
@@ -167,8 +168,6 @@ static int reject_aggregation(const char *path)
     return bb_err(BB_EUSAGE, "%s: several operations in one call (-m), expected one", path);
 }
 
-enum { SLOWEST_RANK = 3 }; /* the value of -a of bench */
-
 /* Rejects results of busbar bench that are not times of single NCCL operations on all ranks; warns of restrictions. */
 static int validate_bench(const struct bb_measurement_file *f, const json_t *root)
 {
@@ -191,10 +190,10 @@ static int validate_bench(const struct bb_measurement_file *f, const json_t *roo
         bb_warn("%s: measured with symmetric windows (-R 2), for which NCCL has faster kernels; the profile describes "
                 "these",
                 f->path);
-    if (json_is_integer(average) && json_integer_value(average) != SLOWEST_RANK)
+    if (json_is_integer(average) && json_integer_value(average) != BB_AGGREGATE_MAX)
         bb_warn("%s: measured with -a %lld, whose times are not those of the slowest rank, which plan predicts; try: "
                 "-a %d",
-                f->path, (long long)json_integer_value(average), SLOWEST_RANK);
+                f->path, (long long)json_integer_value(average), BB_AGGREGATE_MAX);
     if (ctas > 0)
         bb_warn(
             "%s: measured with --max-ctas %lld, which can lower the bandwidth; the profile describes the restricted "

@@ -407,7 +407,7 @@ static void put_findings(const struct view *v, FILE *out)
     json_decref(seen);
 }
 
-enum { BANDWIDTHS = 1000 };
+enum { BANDWIDTHS = 1000 }; /* limit of series: Prometheus keeps each one */
 
 /* Returns the labels of a row that has a bus bandwidth, each after a comma; the caller frees them. */
 static char *labels_of(const json_t *row)
@@ -430,8 +430,8 @@ static char *labels_of(const json_t *row)
     return labels;
 }
 
-/* Writes the bus bandwidths of collectives: of rows with equal labels (repetitions) the highest, and without the algorithms that
- * --sweep-algorithms forced. */
+/* Writes the bus bandwidths of collectives, of the first BANDWIDTHS rows with different labels: of equal ones (repetitions) the
+ * highest, and without the algorithms that --sweep-algorithms forced. */
 static void put_bandwidths(const struct view *v, FILE *out)
 {
     json_t *highest = json_object(), *value;

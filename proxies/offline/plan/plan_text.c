@@ -257,7 +257,7 @@ static void print_checks(const struct bb_checks *c, int ranks, FILE *out)
                 {"deadlock-free with serialised streams", c->safe_serialised, &c->serialised}};
 
     fprintf(out, "\nchecks of %s%d rank%s (%d class%s of equivalent ranks)\n", ranks > 1 ? "all " : "", ranks,
-            ranks == 1 ? "" : "s", c->classes, c->classes == 1 ? "" : "es");
+            bb_plural(ranks), c->classes, c->classes == 1 ? "" : "es");
     for (int i = 0; i < 3; i++) {
         const struct bb_faults *f = rows[i].faults;
 

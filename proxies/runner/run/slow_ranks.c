@@ -427,8 +427,7 @@ static void print_slow_transfers(const struct bb_run_report *r, const struct slo
             print_slow_transfer(r, &list->ranks[i], out);
     }
     if (groups > MAX_GROUPS)
-        fprintf(out, "# slow communication: %d more group%s\n", groups - MAX_GROUPS,
-                groups > MAX_GROUPS + 1 ? "s" : "");
+        fprintf(out, "# slow communication: %d more group%s\n", groups - MAX_GROUPS, bb_plural(groups - MAX_GROUPS));
     if (groups > 0)
         fprintf(out, "# to find the link: %s bench p2p\n", bb_environment_program());
 }

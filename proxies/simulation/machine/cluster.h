@@ -398,10 +398,10 @@ struct bb_nic_members bb_cluster_nic_members(const struct bb_cluster *c, const i
  * bb_cluster_nccl_memory_gbps - returns the maximum memory bandwidth that NCCL uses: half of that bandwidth, whether
  * or not kernels run concurrently. */
 double bb_cluster_memory_gbps(const struct bb_cluster *c);
+double bb_cluster_nccl_memory_gbps(const struct bb_cluster *c);
 /* bb_cluster_peer_gbps - returns the rate of a copy between two GPUs of a node that runs alone, in 1e9 bytes/s. by_kernel: a
  * kernel copies, at most at the rate of sends and receives; false: a copy engine. */
 double bb_cluster_peer_gbps(const struct bb_cluster *c, bool by_kernel);
-double bb_cluster_nccl_memory_gbps(const struct bb_cluster *c);
 /* bb_cluster_exchange_sms - returns the number of SMs that the sends and receives of one group call occupy.
  * messages: number of messages to and from other ranks. bb_cluster_held_sms - returns the number of SMs that compute
  * kernels cannot use while NCCL operations request `held` SMs in total: `held`, but at most half of the GPU's SMs. */

@@ -301,7 +301,7 @@ static int validate_recompute(const struct bb_training *t)
         BB_EUSAGE,
         "%s: --recompute-num-layers %d is more than the %d layer%s of the largest (virtual) pipeline stage; try: "
         "--recompute-num-layers %d",
-        t->config->proxy, requested, max, max == 1 ? "" : "s", max);
+        t->config->proxy, requested, max, bb_plural(max), max);
 }
 
 static bool has_plain_layers(const struct bb_arch *a)

@@ -19,14 +19,24 @@ static const char *rate_text(double rate, int digits, char text[RATE_TEXT])
     return isfinite(rate) ? text : "n/a";
 }
 
+static const char *unit_of(const struct bb_scaling *s)
+{
+    return s->sequences ? "samples/s" : "img/sec";
+}
+
+static const char *title_of(const struct bb_scaling *s)
+{
+    return s->sequences ? "Samples/s" : "Img/sec";
+}
+
 void bb_scaling_print_round(const struct bb_scaling *s, int round, double seconds, FILE *out)
 {
     char text[RATE_TEXT];
 
     if (s->synthetic)
-        fprintf(out, "Iter #%d: %s img/sec per GPU\n", round, rate_text(s->rank_images / seconds, 1, text));
+        fprintf(out, "Iter #%d: %s %s per GPU\n", round, rate_text(s->rank_images / seconds, 1, text), unit_of(s));
     else
-        fprintf(out, "Epoch %d/%d | Time: %.2fs | Global Img/sec: %s\n", round + 1, s->rounds, seconds,
+        fprintf(out, "Epoch %d/%d | Time: %.2fs | Global %s: %s\n", round + 1, s->rounds, seconds, title_of(s),
                 rate_text(bb_scaling_rate(s, seconds), 2, text));
     fflush(out);
 }
@@ -37,8 +47,8 @@ void bb_scaling_print_total(const struct bb_scaling *s, const struct bb_scaling_
     double mean, spread;
 
     bb_scaling_iteration_stats(s, m, &mean, &spread);
-    fprintf(out, "Img/sec per GPU: %s +-%s\n", rate_text(mean, 1, text[0]), rate_text(spread, 1, text[1]));
-    fprintf(out, "Total img/sec on %d GPU(s): %s +-%s\n", s->ranks, rate_text(s->ranks * mean, 1, text[0]),
+    fprintf(out, "%s per GPU: %s +-%s\n", title_of(s), rate_text(mean, 1, text[0]), rate_text(spread, 1, text[1]));
+    fprintf(out, "Total %s on %d GPU(s): %s +-%s\n", unit_of(s), s->ranks, rate_text(s->ranks * mean, 1, text[0]),
             rate_text(s->ranks * spread, 1, text[1]));
 }
 
@@ -159,13 +169,14 @@ struct metrics {
                                which assumes a fixed problem size, is meaningless */
     double rank_rate;       /* images per second of one rank */
     double ideal_speedup;
-    const char *efficiency_name;
+    const char *efficiency_name, *unit;
     struct bb_scaling_baseline baseline;
 };
 
 #define METRIC(name) BB_SHOWS(struct metrics, name)
 static const struct bb_field rate_fields[] = {
-    {"images_per_s", "", " img/sec", 0, 1, METRIC(rate)},
+    {"images_per_s", "", " ", 0, 1, METRIC(rate)},
+    {NULL, "", "", 0, 0, METRIC(unit)},
     {"images_per_s_per_rank", ", ", " per rank", 0, 1, METRIC(rank_rate)},
     {"communication_share", "; exposed communication takes ", " of a full step", 0, 1, METRIC(comm_share),
      .form = BB_FORM_PERCENT},
@@ -174,14 +185,16 @@ static const struct bb_field rate_fields[] = {
 static const struct bb_field baseline_fields[] = {
     {"file", METRIC(baseline.path)},
     {"ranks", "# baseline: ", " rank", 0, 0, METRIC(baseline.ranks), .form = BB_FORM_PLURAL},
-    {"images_per_s", ", ", " img/sec", 0, 1, METRIC(baseline.rate)},
+    {"images_per_s", ", ", " ", 0, 1, METRIC(baseline.rate)},
+    {NULL, "", "", 0, 0, METRIC(unit)},
     {"step_us", METRIC(baseline.step_us)},
     {"speedup", "; speed-up ", "", 0, 3, METRIC(speedup)},
     {NULL, " (ideal ", "), ", 0, 3, METRIC(ideal_speedup), .form = BB_FORM_GENERAL},
     {NULL, "", " ", 0, 0, METRIC(efficiency_name)},
     {"efficiency", "", "", 0, 4, METRIC(efficiency)},
     {"step_efficiency", " (full step only: ", ")\n", 0, 4, METRIC(step_efficiency)},
-    {"ideal_images_per_s", "# ideal: ", " img/sec", 0, 1, METRIC(ideal_rate)},
+    {"ideal_images_per_s", "# ideal: ", " ", 0, 1, METRIC(ideal_rate)},
+    {NULL, "", "", 0, 0, METRIC(unit)},
     {"karp_flatt", "; serial fraction (Karp-Flatt) ", "", 0, 4, METRIC(karp_flatt)},
     {0},
 };
@@ -218,6 +231,7 @@ static struct metrics metrics_of(const struct bb_scaling_study *y)
         .rank_rate = rate / n,
         .ideal_speedup = (double)n / b->ranks,
         .efficiency_name = y->scaling.strong ? "E_s" : "E_w",
+        .unit = unit_of(&y->scaling),
         .baseline = *b,
     };
 }
@@ -243,9 +257,10 @@ void bb_scaling_print(const struct bb_scaling_study *y, FILE *out)
     print_method(s, out);
     if (m->broadcasts > 0)
         bb_table_sentence(out, broadcast_fields, m);
-    fprintf(out, "# %s%s", !s->synthetic && s->rounds > 1 ? "from epoch 2 on: " : "",
-            isfinite(of.rate) ? "" : "n/a img/sec (the steps take no time)");
-    bb_table_sentence(out, rate_fields, &of);
+    fputs(!s->synthetic && s->rounds > 1 ? "# from epoch 2 on: " : "# ", out);
+    if (!isfinite(of.rate))
+        fprintf(out, "n/a %s (the steps take no time)", of.unit);
+    bb_table_sentence(out, rate_fields + (isfinite(of.rate) ? 0 : 2), &of);
     fputc('\n', out);
     if (!y->baseline.path)
         return;

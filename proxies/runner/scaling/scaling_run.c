@@ -4,6 +4,7 @@
 #include "bootstrap/base/alloc.h"
 #include "proxies/offline/plan/plan.h"
 #include "proxies/workloads/registry/registry.h"
+#include "proxies/workloads/replicas/network.h"
 
 #include <math.h>
 
@@ -14,6 +15,20 @@ enum {
 
 /* ---- options and baseline, before the steps run ---- */
 
+/* Finds out what the samples are, and reads the baseline. */
+static int prepare_report(struct bb_scaling_study *y)
+{
+    struct bb_network network = {0};
+    int rc;
+
+    TRY(bb_network_load(y->config, &network));
+    y->scaling.sequences = !network.images;
+    bb_network_release(&network);
+    TRY(bb_scaling_baseline_load(y->config, &y->scaling, &y->baseline));
+out:
+    return rc;
+}
+
 int bb_scaling_run_init(struct bb_scaling_run *run, int *warmup)
 {
     struct bb_scaling_study *y = &run->study;
@@ -23,7 +38,7 @@ int bb_scaling_run_init(struct bb_scaling_run *run, int *warmup)
     if (y->scaling.synthetic && *warmup < BB_SCALING_BATCHES)
         *warmup = BB_SCALING_BATCHES;
     if (run->session->world.rank == 0)
-        rc = bb_scaling_baseline_load(y->config, &y->scaling, &y->baseline);
+        rc = prepare_report(y);
     TRY(bb_world_agree(&run->session->world, rc, "the baseline"));
 out:
     return rc;

@@ -38,6 +38,7 @@ enum { BB_SCALING_ITERATIONS = 10, BB_SCALING_BATCHES = 10 };
  * or an iteration of 10 training steps (format `synthetic`). */
 struct bb_scaling {
     bool strong, synthetic;
+    bool sequences; /* the samples are token sequences, not images */
     int ranks;
     int given_batch; /* value of --batch or its default: samples per training step of each rank (weak scaling) or of all
                         ranks (strong scaling) */

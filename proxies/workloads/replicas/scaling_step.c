@@ -87,7 +87,7 @@ static void write_summary(const struct bb_proxy_config *c, const struct bb_scali
             bb_step_text(step, "%s with %s, %s scaling: %d x %d samples per step, %d iterations of %d steps", c->model,
                          sync, mode, s->ranks, s->batch, s->rounds, steps);
     else
-        step->summary = bb_step_text(step, "%s with %s, %s scaling: %d x %d samples per step, %d step%s for %d images",
+        step->summary = bb_step_text(step, "%s with %s, %s scaling: %d x %d samples per step, %d step%s for %d samples",
                                      c->model, sync, mode, s->ranks, s->batch, steps, bb_plural(steps), s->images);
 }
 

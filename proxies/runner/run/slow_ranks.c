@@ -543,8 +543,9 @@ void bb_run_culprit_print(const struct bb_run_report *r, FILE *out)
 
     if (gpus.single > 0 && (r->full || (gpus.n == 0 && late == BB_NONE)))
         fprintf(out,
-                "# not judged as slow or late: %d of %d ranks, because no other rank has their role; to judge them: "
-                "more ranks (replicas)\n",
+                "# %d of %d ranks: no other rank has their role, so that a slow or late rank cannot be told from a "
+                "role with "
+                "more work or idle time; to judge them: more ranks (replicas)\n",
                 gpus.single, r->session->world.size);
     if (gpus.single > 0)
         print_longer_roles(r, out);

@@ -455,6 +455,17 @@ static bool is_first_slowest(const struct table *t)
     return t->n > 2 && t->files[0].host;
 }
 
+/* Returns whether the only row of each of several files is faster, or more efficient, than that of the first file. */
+static bool are_faster(const struct table *t)
+{
+    const char *verdict = t->lines[1].compared.verdict;
+
+    for (int i = 1; i < t->n; i++)
+        if (t->lines[i].compared.rejected_by || t->lines[i].compared.verdict != verdict)
+            return false;
+    return t->n > 2 && (verdict == bb_verdict_names[BB_FASTER] || verdict == efficiencies[BB_FASTER]);
+}
+
 /* Prints the worst verdict, and the file and its row with the largest ratio among those with this verdict. */
 static void print_verdict(const struct table *t, FILE *out)
 {
@@ -485,6 +496,11 @@ static void print_verdict(const struct table *t, FILE *out)
         return;
     }
     c = &t->lines[worst].compared;
+    if (are_faster(t)) {
+        fprintf(out, "# verdict: all %s; least: %s (%s %s)\n", c->verdict, t->files[worst].path, c->worst,
+                measure_of(t, measure));
+        return;
+    }
     host = t->files[worst].host;
     text = bb_begins_with(c->reason, c->verdict) ? c->reason : c->verdict; /* without the error line of the run */
     fprintf(out, "# %sverdict: %.*s", t->n > 2 ? "worst " : "", (int)strcspn(text, ":"), text);

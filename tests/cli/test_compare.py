@@ -983,6 +983,8 @@ def test_the_last_line_is_a_verdict_on_all_plans(busbar, tmp_path):
     (tmp_path / "b.json").write_text((tmp_path / "b.json").read_text().replace("1050.0", "950.0"))
     three = busbar.run("compare", "a.json", "b.json", "a.json", emulated=False, cwd=tmp_path).stdout.splitlines()
     assert three[-1].startswith("# worst verdict: inconclusive (b.json: "), three
+    three = busbar.run("compare", "c.json", "a.json", "b.json", emulated=False, cwd=tmp_path).stdout.splitlines()
+    assert three[-1] == "# verdict: all faster; least: b.json (transformer step: -26.1 % time per token)", three
     two = busbar.run("compare", "a.json", "c.json", "--threshold", "1", emulated=False, cwd=tmp_path)
     assert two.returncode == 5 and two.stdout.splitlines()[-1].startswith("# verdict: slower by more than 1 % (c.json: transformer step"), two.stdout
 

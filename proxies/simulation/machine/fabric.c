@@ -32,6 +32,8 @@ static int read_rails(const json_t *fabric, const char *name_or_path, struct bb_
 int bb_fabric_read(const json_t *root, const char *name_or_path, struct bb_cluster *c)
 {
     const json_t *fabric = json_object_get(root, "fabric");
+    const json_t *nodes_of_leaf = json_object_get(fabric, "nodes_per_leaf"),
+                 *oversubscription = json_object_get(fabric, "leaf_oversubscription");
     const int *nodes = c->fabric.nodes;
     int rc;
 
@@ -40,6 +42,10 @@ int bb_fabric_read(const json_t *root, const char *name_or_path, struct bb_clust
     if (c->n_variants == 0 || !c->has_sharing)
         return bb_err(BB_EUSAGE, "%s: 'fabric' requires '%s'", name_or_path, c->has_sharing ? "nccl" : "sharing");
     TRY(bb_json_reject_unknown(fabric, name_or_path, all_fields, "fabric"));
+    if (!nodes_of_leaf || !oversubscription)
+        return bb_err(BB_EUSAGE, "%s: 'fabric' requires 'nodes_per_leaf' and 'leaf_oversubscription'; try:%s%s",
+                      name_or_path, nodes_of_leaf ? "" : " --set fabric.nodes_per_leaf=32",
+                      oversubscription ? "" : " --set fabric.leaf_oversubscription=1");
     TRY(bb_json_read(root, name_or_path, leaf_fields, c));
     TRY(read_rails(fabric, name_or_path, c));
     if (!json_object_get(fabric, "nodes_per_pod") && !json_object_get(fabric, "pod_oversubscription"))

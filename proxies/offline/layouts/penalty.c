@@ -79,9 +79,9 @@ void bb_layouts_penalty_text(const struct bb_layout_choice *c, const struct bb_l
                  "the predicted time",
                  layout, 100 * k->longer);
     else
-        snprintf(text, size,
-                 "measured time by predicted time: the %d published step%s with %s %s %s other published "
-                 "steps",
-                 k->steps, bb_plural(k->steps), layout, k->steps == 1 ? "is" : "are",
-                 k->longer > 0 ? "above those of" : "not above those of");
+        snprintf(
+            text, size,
+            "measured time by predicted time: the mean of the %d published step%s with %s is %sabove that of other "
+            "published steps",
+            k->steps, bb_plural(k->steps), layout, k->longer > 0 ? "" : "not ");
 }

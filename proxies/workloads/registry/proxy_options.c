@@ -19,12 +19,11 @@ const struct bb_opt bb_proxy_options[] = {
     OPT_INT(0, "scale", FIELD(scale), NULL, "K", 1, BB_MAX_LAYERS,
             "micro-batches per pipeline stage, instead of --micro-batches (default: the proxy's)",
             .needs = BB_FEATURE_SCALE),
-    OPT_CHOICE(
-        0, "schedule", FIELD(transformer.schedule), NULL, "NAME", bb_schedule_names,
-        "pipeline schedule: GPipe, 1F1B (PipeDream-Flush), interleaved 1F1B, zero bubble (zb-h1, zb-h2) or "
-        "DualPipe (default: interleaved with --vpp 2 or more, else 1f1b); layer_parallel, spatial: gpipe or 1f1b "
-        "(default: gpipe)",
-        .needs = BB_FEATURE_SCHEDULE),
+    OPT_CHOICE(0, "schedule", FIELD(transformer.schedule), NULL, "NAME", bb_schedule_names,
+               "pipeline schedule: GPipe, 1F1B (PipeDream-Flush), interleaved 1F1B, zero bubble (zb-h1; zb-h2, whose "
+               "optimizer waits for the gradient norm, without post-validation) or DualPipe (default: interleaved with "
+               "--vpp 2 or more, else 1f1b); layer_parallel, spatial: gpipe or 1f1b (default: gpipe)",
+               .needs = BB_FEATURE_SCHEDULE),
     OPT_FLAG(0, "per-tensor", FIELD(per_tensor), "one all-reduce per tensor instead of one per layer or bucket",
              .needs = BB_FEATURE_PER_TENSOR),
     OPT_CHOICE(0, "dtype", FIELD(dtype), NULL, "TYPE", dtype_choices,

@@ -447,7 +447,7 @@ def test_proxy_counts_gpus_that_it_cannot_judge(busbar, tmp_path):
     args = ("proxy", "transformer", "--model", "gpt2_small", "--layers", 4, "--micro-batches", 4, "--pp", 4, "-n", 2, "-w", 1,
             "--scale-counts", 0.01, "--no-alone")
     done = busbar.run(*args, "--full", ranks=4, env={"EMU_DATA": "off", "EMU_SLOW": "rank=0:1.5"})
-    assert ("\n# 4 of 4 ranks: no other rank has their role, so that a slow or late rank cannot be told from a role with more work or idle time; "
+    assert ("\n# 4 of 4 ranks: no other rank has their role, so that a slow or late rank cannot be distinguished from a role with more work or idle time; "
             "to judge them: more ranks (replicas)\n") in done.stdout and "not judged as slow" not in done.stdout
 
 

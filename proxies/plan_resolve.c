@@ -265,7 +265,7 @@ int bb_plan_write_rows(const char *path, const json_t *rows, const json_t *root)
     struct bb_outfile file;
     int rc;
 
-    if (strcmp(path, "-") == 0) {
+    if (bb_outfile_is_stdout(path)) {
         bb_flat_table_write(rows, root, stdout);
         return 0;
     }

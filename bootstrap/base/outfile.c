@@ -44,6 +44,11 @@ static mode_t mode_of(const char *path)
     return lstat(path, &s) == 0 ? s.st_mode : 0;
 }
 
+bool bb_outfile_is_stdout(const char *path)
+{
+    return path && strcmp(path, "-") == 0;
+}
+
 bool bb_outfile_is_stream(const char *path)
 {
     static const char *const own[] = {"/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/self/fd/"};
@@ -312,7 +317,7 @@ int bb_outfile_check(const char *path, const char *what)
     struct stat s;
     int rc, error = 0;
 
-    if (!path || strcmp(path, "-") == 0)
+    if (!path || bb_outfile_is_stdout(path))
         return 0;
     if (bb_outfile_is_stream(path) && access(path, W_OK) == 0)
         return 0; /* the check does not open a device or pipe, because closing a pipe would end the input of the

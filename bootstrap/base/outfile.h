@@ -74,6 +74,9 @@ bool bb_outfile_replaces(const char *path, const char *other);
  * links to this process's descriptors in /dev/fd and /proc/self/fd. */
 bool bb_outfile_is_stream(const char *path);
 
+/* bb_outfile_is_stdout - return whether a path is "-", which options that write files accept for stdout; false for NULL. */
+bool bb_outfile_is_stdout(const char *path);
+
 /* bb_outfile_error - flush `out`. Returns 0, or errno if this flush or an earlier write failed. */
 int bb_outfile_error(FILE *out);
 

@@ -655,7 +655,7 @@ static void check_output(void *arg, const struct bb_opt *opt, const void *field)
 
     if (check->rc || !path)
         return;
-    if (strcmp(path, "-") == 0) {
+    if (bb_outfile_is_stdout(path)) {
         if (!opt->dash)
             check->rc = bb_err(BB_EUSAGE, "--%s - is not stdout; try: --%s /dev/stdout, or ./- for a file of this name",
                                opt->name, opt->name);

@@ -173,7 +173,7 @@ int bb_json_save(const char *path, const char *what, json_t *root, int decimals)
 
     if (!root)
         return bb_err(BB_EFAIL, "cannot write %s: a text in it is not valid UTF-8", what);
-    if (strcmp(path, "-") == 0) {
+    if (bb_outfile_is_stdout(path)) {
         put_document(stdout, root, decimals);
     } else if ((rc = bb_outfile_open(&file, path, what)) == 0) {
         put_document(file.out, root, decimals);

@@ -7,6 +7,7 @@
 #include "bootstrap/base/environment.h"
 
 #include "bootstrap/base/alloc.h"
+#include "bootstrap/base/outfile.h"
 #include "bootstrap/results/serve.h"
 
 #include <stdlib.h>
@@ -127,7 +128,7 @@ static void free_results(struct bb_results *res)
  * change. */
 static char *unused_path(const char *path)
 {
-    const bool is_file = strcmp(path, "-") != 0 && !bb_outfile_is_stream(path);
+    const bool is_file = !bb_outfile_is_stdout(path) && !bb_outfile_is_stream(path);
     char *unused = bb_copy_text(path);
 
     for (int i = 0; is_file && access(unused, F_OK) == 0; i++) {
@@ -281,7 +282,7 @@ int bb_results_close(struct bb_results *res, int rc)
 
 const char *bb_results_path(const struct bb_results *res)
 {
-    return res && res->path && strcmp(res->path, "-") != 0 ? res->path : NULL;
+    return res && !bb_outfile_is_stdout(res->path) ? res->path : NULL;
 }
 
 int bb_results_row(struct bb_results *res, json_t *row)
@@ -311,12 +312,12 @@ int bb_results_validate(const char *json, const char *csv)
                           i ? "csv" : "json");
         json_decref(path);
     }
-    if (json && csv && strcmp(json, "-") == 0 && strcmp(csv, "-") == 0)
+    if (bb_outfile_is_stdout(json) && bb_outfile_is_stdout(csv))
         return bb_err(BB_EUSAGE, "--json - and --csv - both write to stdout; try: --csv FILE");
     return 0;
 }
 
 bool bb_results_on_stdout(const char *json, const char *csv)
 {
-    return (json && strcmp(json, "-") == 0) || (csv && strcmp(csv, "-") == 0);
+    return bb_outfile_is_stdout(json) || bb_outfile_is_stdout(csv);
 }

@@ -1,6 +1,7 @@
 /* writer.c - writes the JSON and CSV results of a run and the final status. */
 #include "bootstrap/results/writer.h"
 
+#include "bootstrap/base/outfile.h"
 #include "bootstrap/results/checks.h"
 #include "bootstrap/results/results.h"
 
@@ -12,11 +13,6 @@
 /* ---- stdout, devices, pipes and CSV files, which are written at the end ---- */
 
 static const char json_name[] = "the results", csv_name[] = "the table"; /* names of the targets in messages */
-
-static bool is_stdout(const char *path)
-{
-    return strcmp(path, "-") == 0;
-}
 
 static void put_json(struct bb_results_writer *w, FILE *out)
 {
@@ -41,7 +37,7 @@ static int write_output(struct bb_results_writer *w, const char *path, const cha
     struct bb_outfile file;
     int rc, error;
 
-    if (is_stdout(path)) {
+    if (bb_outfile_is_stdout(path)) {
         put(w, w->out);
         error = bb_outfile_error(w->out);
         return error ? bb_err(BB_EFAIL, "cannot write %s to stdout: %s", what, strerror(error)) : 0;
@@ -58,7 +54,7 @@ out:
 /* Opens the document, and creates the JSON file unless the target is stdout, a device or a pipe. */
 static int open_json(struct bb_results_writer *w, json_t *root)
 {
-    const bool is_file = w->path && !is_stdout(w->path) && !bb_outfile_is_stream(w->path);
+    const bool is_file = w->path && !bb_outfile_is_stdout(w->path) && !bb_outfile_is_stream(w->path);
     struct stat old;
 
     if (w->path && lstat(w->path, &old) == 0 && S_ISDIR(old.st_mode))
@@ -78,7 +74,7 @@ static int open_results(struct bb_results_writer *w, json_t *value)
     w->foreign = json_is_true(json_object_get(value, "foreign"));
     if (!w->foreign)
         (void)!json_object_set_new(root, "status", json_string("running"));
-    if (w->csv && !is_stdout(w->csv))
+    if (w->csv && !bb_outfile_is_stdout(w->csv))
         TRY(bb_outfile_check(w->csv, csv_name));
     rc = open_json(w, root);
 out:
@@ -220,8 +216,8 @@ void bb_results_rescue(const char *path, pid_t writer, time_t began, int rc, con
  * warning, unless the document prints it for the JSON. */
 static bool keeps_csv(const struct bb_results_writer *w, const json_t *end)
 {
-    const bool keeps = json_object_get(end, "ended_by") && json_array_size(w->rows) == 0 && !is_stdout(w->csv) &&
-                       access(w->csv, F_OK) == 0;
+    const bool keeps = json_object_get(end, "ended_by") && json_array_size(w->rows) == 0 &&
+                       !bb_outfile_is_stdout(w->csv) && access(w->csv, F_OK) == 0;
 
     if (keeps && !w->document.replaces)
         bb_warn(BB_KEPT_FILE, w->csv);

@@ -233,11 +233,6 @@ static int set_folder(struct sweep *s)
     return 0;
 }
 
-static bool is_stdout(const char *path)
-{
-    return strcmp(path, "-") == 0;
-}
-
 /* Rejects a file to write that is the study or its lock, all results or the table, or that the command of a run names: its
  * input or its result. path: NULL: none */
 static int check_output(const struct sweep *s, const char *option, const char *path)
@@ -252,7 +247,7 @@ static int check_output(const struct sweep *s, const char *option, const char *p
                (path != s->json && path != s->csv &&
                 (bb_outfile_replaces(path, s->json) || bb_outfile_replaces(path, s->csv)));
     free(lock);
-    for (size_t i = 0; i < s->combinations.n && !replaces && !is_stdout(path); i++) {
+    for (size_t i = 0; i < s->combinations.n && !replaces && !bb_outfile_is_stdout(path); i++) {
         struct bb_argv words = bb_launch_runs_argv(&s->launch, &s->combinations.one[i], true);
 
         for (size_t w = 0; w < words.n; w++)
@@ -496,7 +491,7 @@ static int write_results(const struct bb_gathered *g, const json_t *root, const 
     struct bb_outfile file = {.out = stdout};
     int rc = 0;
 
-    if (!is_stdout(path))
+    if (!bb_outfile_is_stdout(path))
         TRY(bb_outfile_open_private(&file, path, gathered));
     if (!root) {
         bb_gathered_csv(g, file.out);
@@ -504,7 +499,7 @@ static int write_results(const struct bb_gathered *g, const json_t *root, const 
         json_dumpf(root, file.out, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
         fputc('\n', file.out);
     }
-    if (!is_stdout(path))
+    if (!bb_outfile_is_stdout(path))
         rc = bb_outfile_close(&file, gathered, 0);
 out:
     return rc;
@@ -590,7 +585,7 @@ static int gather_results(const struct sweep *s)
         count_failed(&failed, write_results(&g, NULL, s->csv));
     if (failed)
         bb_results_set_end(root, failed, NULL);
-    if (!o->quiet && !is_stdout(s->json) && !is_stdout(s->csv)) {
+    if (!o->quiet && !bb_outfile_is_stdout(s->json) && !bb_outfile_is_stdout(s->csv)) {
         bb_print_report_header(stdout, s->argc, s->argv);
         bb_gathered_text(&g, o->full || o->view.top > 0, stdout);
         fflush(stdout); /* in a common file of stdout and stderr, the error below must be the last line */

@@ -151,8 +151,8 @@ static struct bb_culprit causes_of_links(const struct bb_culprits *c)
     int *node_of;
 
     for (size_t i = 0; i < c->n_links; i++)
-        s.links.ranks = (int)MIN(MATRIX_RANKS + 1,
-                                 MAX(s.links.ranks, 1 + MAX(c->links[i].row->ranks[0], c->links[i].row->ranks[1])));
+        s.links.ranks =
+            MAX(s.links.ranks, 1 + (int)MIN(MATRIX_RANKS, MAX(c->links[i].row->ranks[0], c->links[i].row->ranks[1])));
     if (c->n_links == 0 || s.links.ranks > MATRIX_RANKS)
         return s.found;
     BB_NEW(value, s.links.ranks * s.links.ranks);

@@ -2,6 +2,7 @@
 #include "collectives/health/health_options.h"
 
 #include "bootstrap/base/json_read.h"
+#include "bootstrap/base/outfile.h"
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/report_header.h"
 #include "bootstrap/results/checks.h"
@@ -99,11 +100,6 @@ static const struct bb_foreign_name nodes_foreign[] = {
     {"max-slow", NULL, ANY_SLOW_PART, NULL},
     {NULL, NULL, NULL, NULL}};
 
-static bool is_stdout(const char *path)
-{
-    return path && strcmp(path, "-") == 0;
-}
-
 static int resolve_options(void *options, const struct bb_positionals *positionals)
 {
     struct bb_health_options *o = options;
@@ -148,14 +144,14 @@ static int resolve_options(void *options, const struct bb_positionals *positiona
                       o->soak);
     if (is_soak && o->soak_s == 0)
         return bb_err(BB_EUSAGE, "--soak %s leaves out the only stage; try: --soak 10m", o->soak);
-    if (o->common.nagios && (o->drain || is_stdout(o->common.json) || is_stdout(o->common.csv)))
+    if (o->common.nagios && (o->drain || bb_outfile_is_stdout(o->common.json) || bb_outfile_is_stdout(o->common.csv)))
         return bb_err(BB_EUSAGE, "%s and --nagios both write to stdout; try: %s",
-                      o->drain                    ? "--drain"
-                      : is_stdout(o->common.json) ? "--json -"
-                                                  : "--csv -",
-                      o->drain                    ? "one of them"
-                      : is_stdout(o->common.json) ? "--json FILE"
-                                                  : "--csv FILE");
+                      o->drain                               ? "--drain"
+                      : bb_outfile_is_stdout(o->common.json) ? "--json -"
+                                                             : "--csv -",
+                      o->drain                               ? "one of them"
+                      : bb_outfile_is_stdout(o->common.json) ? "--json FILE"
+                                                             : "--csv FILE");
     if (o->baseline && o->common.json)
         return bb_err(BB_EUSAGE, "--save-baseline %s is the file of --json %s; leave out --json", o->baseline,
                       o->common.json);

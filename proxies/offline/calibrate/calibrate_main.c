@@ -85,11 +85,6 @@ static const struct bb_opts set = {
 
 enum { DIGITS = 6 };
 
-static bool is_stdout(const char *path)
-{
-    return path && strcmp(path, "-") == 0;
-}
-
 static int take_node_size(const struct options *o, struct bb_measurements *e)
 {
     e->gpus_per_node = o->gpus_per_node;
@@ -182,7 +177,7 @@ static int calibrate_files(const struct options *o, struct bb_measurements *e, i
     report.base_root = root;
     TRY(save_profile(&report));
     bb_calibration_warn(&report);
-    if (!o->quiet && !is_stdout(o->json) && !is_stdout(o->output))
+    if (!o->quiet && !bb_outfile_is_stdout(o->json) && !bb_outfile_is_stdout(o->output))
         bb_calibration_print(&report, stdout);
     if (o->json)
         TRY(bb_json_save(o->json, "the calibration", bb_calibration_json(&report), DIGITS));
@@ -223,11 +218,11 @@ static int check_options(const struct options *o, const struct bb_positionals *p
         return bb_err(BB_EUSAGE, "--%s requires --measure", unused);
     if (!o->output)
         return bb_err(BB_EUSAGE, "calibrate requires -o FILE, the profile to write; try: -o mine.json");
-    if (is_stdout(o->output) && (o->measure || is_stdout(o->json)))
+    if (bb_outfile_is_stdout(o->output) && (o->measure || bb_outfile_is_stdout(o->json)))
         return bb_err(BB_EUSAGE, "-o - requires %s; try: -o mine.json",
                       o->measure ? "files of measurements, because --measure keeps its results in FILE.sweep"
                                  : "another file for --json");
-    if (!is_stdout(o->output) && (!end || strcmp(end, ".json") != 0))
+    if (!bb_outfile_is_stdout(o->output) && (!end || strcmp(end, ".json") != 0))
         return bb_err(BB_EUSAGE,
                       "--output: '%s' does not end in .json, so --cluster would take it for a name; try: %s.json",
                       o->output, o->output);
@@ -251,7 +246,7 @@ int bb_calibrate_main(int argc, char **argv, int (*sweep)(int argc, char **argv)
     if (options.measure) {
         options.run.bench_options = words.word;
         options.run.n_bench_options = words.n;
-        options.run.quiet = options.quiet || is_stdout(options.json);
+        options.run.quiet = options.quiet || bb_outfile_is_stdout(options.json);
         TRY(find_node_ranks(&options, &options.run.node_ranks));
         TRY(bb_measure_machine(&options.run, options.output, sweep, &measured));
     }

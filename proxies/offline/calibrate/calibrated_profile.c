@@ -2,6 +2,7 @@
 #include "proxies/offline/calibrate/calibration_report.h"
 
 #include "bootstrap/base/alloc.h"
+#include "bootstrap/base/outfile.h"
 #include "bootstrap/base/units.h"
 
 #include <stdlib.h>
@@ -202,7 +203,7 @@ static void set_left_out(const struct bb_stats *left_out, json_t *root)
 /* Returns the name of the profile in a file: the file name without ".json", for example "mine" for "runs/mine.json"; "-": stdout. */
 static json_t *name_of(const char *path)
 {
-    const char *name = strcmp(path, "-") == 0 ? "calibrated.json" : bb_base_name(path);
+    const char *name = bb_outfile_is_stdout(path) ? "calibrated.json" : bb_base_name(path);
     const int size = (int)(strlen(name) - strlen(".json"));
 
     return json_sprintf("%.*s", size < 1 ? 1 : size > LONGEST ? LONGEST : size, name);

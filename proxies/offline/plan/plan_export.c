@@ -22,7 +22,7 @@ static const struct export exports[] = {BB_PREDICTION_EXPORTS(PREDICTED_ROW) BB_
 
 static bool is_stdout(const struct export *e, const char *file)
 {
-    return !e->predicted && strcmp(file, "-") == 0;
+    return !e->predicted && bb_outfile_is_stdout(file);
 }
 
 int bb_plan_exports_check_writable(const char *const *files)

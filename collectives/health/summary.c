@@ -93,6 +93,16 @@ static void print_undrained(const json_t *findings, FILE *out)
     fprintf(out, failed > 1 ? " and %d more\n" : "\n", failed - 1);
 }
 
+/* Returns a reason of a node, or its beginning if it is longer than the limit, owned by the caller. reason: freed */
+static char *shorten(char *reason)
+{
+    const size_t length = bb_cut_length(reason, BB_DRAIN_REASON);
+    char *text = bb_format("%.*s%s", (int)length, reason, reason[length] ? " .." : "");
+
+    free(reason);
+    return text;
+}
+
 void bb_health_print_drain(const json_t *root, FILE *out)
 {
     const json_t *verdict;
@@ -103,7 +113,7 @@ void bb_health_print_drain(const json_t *root, FILE *out)
     {
         const char *restricted = text_of(root, "restricted_by");
         char *reason =
-            bb_format("%s%s%s", text_of(verdict, "reason"), *restricted ? "; restricted by " : "", restricted);
+            shorten(bb_format("%s%s%s", text_of(verdict, "reason"), *restricted ? "; restricted by " : "", restricted));
 
         for (char *c = reason; (c = strpbrk(c, "\"\\$`")); c++)
             *c = '\'';
@@ -341,7 +351,7 @@ static void add_lost_node(json_t *root, json_t *verdict, const char *stage, json
 {
     const char *host = text_of(verdict, "host"), *others = text_of(verdict, "reason");
     json_t *check;
-    size_t i, length;
+    size_t i;
     char *all;
 
     json_array_foreach(json_object_get(root, "checks"), i, check) if (strcmp(text_of(check, "host"), host) == 0)
@@ -356,9 +366,8 @@ static void add_lost_node(json_t *root, json_t *verdict, const char *stage, json
                   bb_health_parts[BB_HEALTH_A_NODE], "node", json_object_get(verdict, "node"), "host", host, "name",
                   host, "other_node", "other_host", "one_way", false, "lost_gpus", false, "gpu", "pci", "uuid", "value",
                   "expected", "median", "tries", 1, "reason", reason));
-    all = bb_format("%s%s%s", json_string_value(reason), *others ? ", " : "", others);
-    length = bb_cut_length(all, BB_DRAIN_REASON);
-    json_object_set_new(verdict, "reason", json_sprintf("%.*s%s", (int)length, all, all[length] ? " .." : ""));
+    all = shorten(bb_format("%s%s%s", json_string_value(reason), *others ? ", " : "", others));
+    json_object_set_new(verdict, "reason", json_string(all));
     free(all);
     json_object_set_new(verdict, "level", json_string(bb_health_level_name(BB_HEALTH_FAIL)));
     json_decref(reason);

@@ -159,11 +159,35 @@ static void test_loss_in_the_findings_is_named_once(void **state)
     json_decref(root);
 }
 
+/* Slurm's database keeps 255 characters of a reason. */
+static void test_reason_of_a_drained_node_has_a_limit(void **state)
+{
+    json_t *root = read_results(), *node = json_array_get(json_object_get(root, "verdicts"), 2);
+    char line[1024] = "", many[300];
+    FILE *out = fmemopen(line, sizeof line, "w");
+    const char *begin = "scontrol update nodename=c state=drain reason=\"";
+
+    (void)state;
+    for (size_t i = 0; i < sizeof many - 1; i++)
+        many[i] = i % 20 == 19 ? ' ' : 'x';
+    many[sizeof many - 1] = '\0';
+    json_object_set_new(node, "reason", json_string("GEMM at 70 %"));
+    json_object_set_new(root, "restricted_by", json_string(many));
+    bb_health_print_drain(root, out);
+    fclose(out);
+    assert_int_equal(strncmp(line, begin, strlen(begin)), 0);
+    assert_non_null(strstr(line, "busbar: GEMM at 70 %; restricted by xxxxx"));
+    assert_string_equal(line + strlen(line) - 6, "x ..\"\n");
+    assert_in_range(strlen(line + strlen(begin)) - strlen("\"\n"), 200, 255);
+    json_decref(root);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_srun_excludes_failed_nodes),
                                        cmocka_unit_test(test_rank_whose_call_fails_fails_its_node),
                                        cmocka_unit_test(test_long_reason_is_cut_at_a_word),
+                                       cmocka_unit_test(test_reason_of_a_drained_node_has_a_limit),
                                        cmocka_unit_test(test_no_node_is_ok_if_the_cause_is_unknown),
                                        cmocka_unit_test(test_no_node_is_ok_if_a_test_is_missing),
                                        cmocka_unit_test(test_loss_in_the_findings_is_named_once),

@@ -350,7 +350,9 @@ static char *results_text(const struct bb_plan_options *o, const struct bb_layou
     if (o->full) /* the line above has them, too */
         bb_slow_print(&conditions->slow, "# ", out);
     if (conditions->jitter > 0)
-        fprintf(out, "# p50: the median of %d steps with %g%% jitter (seed %llu); other columns are without jitter\n",
+        fprintf(out,
+                "# p50: the median of %d steps with %g%% jitter (seed %llu); training takes p50, other columns are "
+                "without jitter\n",
                 search->samples, 100 * conditions->jitter, (unsigned long long)conditions->seed);
     fprintf(out, "# the best layouts of %d rank%s, predicted for %s (modelled, not measured)", search->config->ranks,
             bb_plural(search->config->ranks), search->cluster->name);
@@ -465,7 +467,9 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy *prox
     if (conditions->jitter > 0)
         TRY(bb_layouts_sample(&search, conditions, &r.found));
     if (o->tokens)
-        TRY(bb_plan_training_time(o, &cluster, r.found.rows[0].tokens, (double)r.found.rows[0].step_ns, &r.training));
+        TRY(bb_plan_training_time(o, &cluster, r.found.rows[0].tokens,
+                                  conditions->jitter > 0 ? r.found.rows[0].p50_ns : (double)r.found.rows[0].step_ns,
+                                  &r.training));
     if (!o->quiet && !bb_results_on_stdout(o->files[BB_PLAN_EXPORT_json], o->files[BB_PLAN_EXPORT_csv])) {
         TRY(predict_host(&search, &forecast, r.host, r.experts, &r.found));
         print_results(o, &search, &r, &forecast, argc, argv);

@@ -805,7 +805,10 @@ int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, 
         check_recipes(o, proxy, &cluster, &f.forecast);
     bb_progress_end(&f.progress);
     if (o->tokens)
-        TRY(bb_plan_training_time(o, &cluster, f.step.tokens, f.predicted ? (double)f.prediction.step_ns : 0,
+        TRY(bb_plan_training_time(o, &cluster, f.step.tokens,
+                                  !f.predicted             ? 0
+                                  : f.jittered.samples > 0 ? bb_jittered_at(&f.jittered, 50)
+                                                           : (double)f.prediction.step_ns,
                                   &f.training));
     if (o->best_order)
         TRY(bb_best_order(proxy, &config, config.gpus_per_node, &f.best));

@@ -7,6 +7,7 @@
 #include "bootstrap/base/units.h"
 #include "bootstrap/cli/opts.h"
 #include "bootstrap/results/results.h"
+#include "bootstrap/sweep/state.h"
 #include "collectives/compare/nccl_tests_text.h"
 #include "collectives/ops/coll.h"
 
@@ -507,11 +508,18 @@ const char *bb_result_file_predicted(const struct bb_result_file *t)
     return json_string_value(json_object_get(json_object_get(t->root, "predicted"), "cluster"));
 }
 
+const json_t *bb_result_jittered_us(const json_t *root)
+{
+    const json_t *median = bb_sweep_follow(root, "predicted.jitter.step_us.p50");
+
+    return median ? median : bb_sweep_follow(root, "best_layout.layouts.0.p50_step_us");
+}
+
 /* Reads the rows of a plan. A plan of collectives has the same rows as bench; a plan of a proxy has one row, the
  * training step. Predicted times have no intervals. */
 static int read_plan(struct bb_result_file *t)
 {
-    const json_t *predicted = json_object_get(t->root, "predicted");
+    const json_t *predicted = json_object_get(t->root, "predicted"), *jittered = bb_result_jittered_us(t->root);
     const struct place at = {t->path, "predicted", 0, false};
     int rc;
 
@@ -520,7 +528,7 @@ static int read_plan(struct bb_result_file *t)
     if (json_object_get(t->root, "results"))
         return read_bench(t);
     TRY(add_step(t, &at));
-    TRY(take_time(json_object_get(predicted, "step_us"), "step_us", &t->rows->time_us, &at));
+    TRY(take_time(jittered ? jittered : json_object_get(predicted, "step_us"), "step_us", &t->rows->time_us, &at));
 out:
     return rc;
 }

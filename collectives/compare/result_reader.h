@@ -133,6 +133,9 @@ void bb_result_files_pair_gpus(struct bb_result_file *files, int n);
  * times. */
 const char *bb_result_file_predicted(const struct bb_result_file *t);
 
+/* bb_result_jittered_us - return the median step time with jitter of a plan, borrowed; NULL: it has no jitter. */
+const json_t *bb_result_jittered_us(const json_t *root);
+
 /* bb_result_breakdown - returns the breakdown of the slowest rank of a role of a step; NULL: the file has none.
  *   step  the result of a run, or the field "predicted" of a plan
  *   role  in/out: name of the role; NULL, or not a role of the step: of the slowest rank of all, and set to its role */

@@ -150,6 +150,14 @@ static struct line make_line(const struct bb_result_file *file, const char *role
 
     for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
         *(double *)(void *)((char *)&line + values[i].offset) = value_at(file->root, values[i].paths);
+    if (bb_result_jittered_us(file->root)) { /* rates of the step with jitter; parts_us: without */
+        const double faster = value_at(file->root, (const char *const[3]){"predicted.step_us"}) / line.step_us;
+
+        line.tokens_per_s *= faster;
+        line.tflops_per_gpu *= faster;
+        line.utilisation *= faster;
+        line.causal *= faster;
+    }
     read_parts(&line, file->root, role);
     if (isnan(line.samples_per_s))
         line.samples_per_s = value_at(file->root, (const char *const[3]){"samples"}) / (line.step_us / 1e6);
@@ -544,18 +552,21 @@ static void print_doubts(const struct table *t, bool all, FILE *out)
                 100 * error);
 }
 
-/* Writes of which role the parts of the step are: " of role last stage" if all files have them of one role. */
+/* Writes of which role the parts of the step are: " of role last stage" if all files have them of one role; and whether they lack
+ * jitter that the step has. */
 static void print_role(const struct table *t, FILE *out)
 {
     const char *role = t->lines[0].role;
-    bool is_known = role, differs = false;
+    bool is_known = role, differs = false, jittered = bb_result_jittered_us(t->files[0].root);
 
     for (int i = 1; i < t->n; i++) {
         is_known &= t->lines[i].role != NULL;
+        jittered |= bb_result_jittered_us(t->files[i].root) != NULL;
         differs |= is_known && strcmp(role, t->lines[i].role) != 0;
     }
     if (is_known)
         fprintf(out, "%s%s", differs ? ", whose role differs (--csv)" : " of role ", differs ? "" : role);
+    fputs(jittered ? ", without jitter; step: with jitter its median" : "", out);
 }
 
 /* Names the files whose --software is the default, which depends on --dp-sync, if the software of the files differs. */

@@ -469,7 +469,7 @@ def options_of(row):
 
 def test_best_layouts_with_jitter_are_sorted_by_median(busbar, plan):
     """The search returns the layouts that it returns without jitter. Their steps with jitter equal those of the plan of each layout."""
-    given, jitter = ("--cp", 1, "--pp", 1, "--top", 3), ("--jitter", "10%", "--samples", 20, "--seed", 4)
+    given, jitter = ("--cp", 1, "--pp", 1, "--top", 3, "--tokens", "1T"), ("--jitter", "10%", "--samples", 20, "--seed", 4)
     steady, doc = plan(*SEARCH, *given), plan(*SEARCH, *given, *jitter)
     rows = doc["best_layout"]["layouts"]
     assert doc["predicted"]["jitter"] == {"deviation": pytest.approx(0.1), "seed": 4, "samples": 20}
@@ -478,6 +478,8 @@ def test_best_layouts_with_jitter_are_sorted_by_median(busbar, plan):
     assert sorted(without_jitter, key=lambda r: r["step_us"] * (1 + r["penalty"])) == steady["best_layout"]["layouts"]
     medians = [r["p50_step_us"] * (1 + r["penalty"]) for r in rows]
     assert medians == sorted(medians)
+    days = doc["predicted"]["training"]["steps"] * rows[0]["p50_step_us"] / 86400e6
+    assert doc["predicted"]["training"]["days"] == pytest.approx(days)
     for row in rows[:2]:
         steps = plan(*SEARCH[:-1], *options_of(row), *jitter)["predicted"]["jitter"]["step_us"]
         assert (row["p50_step_us"], row["p95_step_us"]) == (steps["p50"], steps["p95"]) and steps["p50"] > row["step_us"]

@@ -144,7 +144,7 @@ def test_time_of_slow_nics_themselves_is_no_contention(predicted, args):
 
 
 def test_jitter_is_repeatable_and_lengthens_the_step(busbar, predicted):
-    args = "transformer --model llama3_8b --ranks 16 --tp 2 --jitter 3% --samples 20"
+    args = "transformer --model llama3_8b --ranks 16 --tp 2 --jitter 3% --samples 20 --tokens 1T"
     first, again, other = (predicted(f"{args} --seed {seed}") for seed in (7, 7, 8))
     done = busbar.run("plan", *args.split(), "--seed", 7, "--cluster", "h100-sxm-ib", "--json", "-")
     assert json.loads(done.stdout)["options"]["seed"] == 7
@@ -154,6 +154,7 @@ def test_jitter_is_repeatable_and_lengthens_the_step(busbar, predicted):
     text = busbar.run("plan", *args.split(), "--seed", 7, "--cluster", "h100-sxm-ib").stdout
     assert all(f", {name} {100 * (steps[name] / steps['p50'] - 1):+.2f}%" in text for name in ("p5", "p95", "max"))
     assert first["jitter"]["deviation"] == pytest.approx(0.03) and first["jitter"]["samples"] == 20
+    assert first["training"]["days"] == pytest.approx(first["training"]["steps"] * steps["p50"] / 86400e6)
     assert first["graph_step_us"] == predicted("transformer --model llama3_8b --ranks 16 --tp 2")["graph_step_us"]  # without jitter, as step_us
 
 

@@ -1196,11 +1196,13 @@ struct options {
 
 #define FIELD(name) offsetof(struct options, name)
 static const struct bb_opt rows[] = {
-    OPT_DOUBLE(0, "threshold", FIELD(threshold_percent), "-1", "PERCENT", -1, 1e6,
-               "exit with status 5 if a row of B (of any further file) is slower by more than PERCENT and its "
-               "interval, if any, does not overlap that of A; also if a run is incomplete, data is wrong, or the files "
-               "have no common row; -1 (default): never, and rows without interval are judged by 10 %, "
-               "results of health by 3 %, and predictions by 0.5 %"),
+    OPT_DOUBLE(
+        0, "threshold", FIELD(threshold_percent), "-1", "PERCENT", -1, 1e6,
+        "exit with status 5 if a row of B (of any further file) is slower by more than PERCENT and its "
+        "interval, if any, does not overlap that of A; also if a run is incomplete, data is wrong, or the files "
+        "have no common row; -1 (default): never, and rows without interval are judged by 10 %, "
+        "results of health by 3 %, and predictions by 0.5 % and by the mean error on published steps (not if only "
+        "--set, --slow, --delay or --jitter differ)"),
     OPT_FLAG(0, "strict", FIELD(strict),
              "exit with status 5 also if a run is incomplete, the numbers of ranks or nodes or the models differ, a "
              "plan does not fit in GPU memory, the files have no common row, data is wrong, or a row is inconclusive "

@@ -238,20 +238,26 @@ static const json_t *option_of(const struct table *t, int i, const char *name)
     return json_object_get(json_object_get(t->files[i].root, "options"), name);
 }
 
-/* Returns whether a file and the first one differ only by one value of the cluster profile (--set), or by injected slow
- * parts: the model's error is then common to both. */
+/* Returns whether a file and the first one differ only by values of the same cluster profile (--set), by injected slow parts, or
+ * by jitter: the model's error is then common to both. */
 static bool shares_error(const struct table *t, int i)
 {
     json_t *first = bb_provenance_of(&t->files[0]), *own = bb_provenance_of(&t->files[i]);
     json_t *list = bb_provenance_differences(first, own);
-    const char *what = json_string_value(json_object_get(json_array_get(list, 0), "what"));
-    bool shares = what && json_array_size(list) == 1;
+    static const char *const shared[] = {"predicted for", "--slow", "--delay", "--jitter", "--seed", "--samples", NULL};
+    bool shares = json_equal(option_of(t, 0, "cluster"), option_of(t, i, "cluster"));
+    const json_t *difference;
+    size_t k;
 
-    if (shares && strcmp(what, "predicted for") == 0)
-        shares = json_equal(option_of(t, 0, "cluster"), option_of(t, i, "cluster")) &&
-                 json_array_size(option_of(t, 0, "set")) < 2 && json_array_size(option_of(t, i, "set")) < 2;
-    else
-        shares = shares && (strcmp(what, "--slow") == 0 || strcmp(what, "--delay") == 0);
+    json_array_foreach(list, k, difference)
+    {
+        const char *what = json_string_value(json_object_get(difference, "what"));
+        const char *const *of = shared;
+
+        while (*of && strcmp(what, *of) != 0)
+            of++;
+        shares &= *of != NULL;
+    }
     json_decref(first);
     json_decref(own);
     json_decref(list);
@@ -611,7 +617,10 @@ static void print_rules(const struct table *t, FILE *out)
                      rule);
         if (!*rule || t->lines[i].compared.rows == 0 || strcmp(rule, printed) == 0)
             continue;
-        fprintf(out, "# %s\n", rule);
+        fprintf(out, "# %s%s\n", rule,
+                isnan(t->threshold_percent) && error_of(t, i) > 0
+                    ? " and, unless only --set, --slow, --delay or --jitter differ, the model error"
+                    : "");
         memcpy(printed, rule, sizeof rule);
     }
 }

@@ -598,16 +598,22 @@ def test_a_difference_below_the_penalty_of_a_best_layout_is_no_verdict(busbar, t
     assert [(r["verdict"], r["penalty"]) for r in json.loads(done.stdout)["results"]] == [(None, penalties[0]), (verdict, penalties[1])]
 
 
-def test_plans_that_differ_by_one_value_of_the_profile_share_their_error(busbar, tmp_path):
-    """All differences are below the error of 3 %: an option of the layout and two values are inconclusive, one value and slow parts are not."""
+def test_plans_that_differ_by_values_of_the_profile_share_their_error(busbar, tmp_path):
+    """All differences are below the error of 3 %: an option of the layout is inconclusive; values of the profile, slow parts and jitter are not."""
     args = "--model gpt3_1_3b --layers 4 --ranks 16 --tp 4 --micro-batches 2 --dp-sync distributed --cluster h100-sxm-ib --quiet"
-    verdicts = {"base": None, "nic --set inter.gbps=46": "slower", "slow --slow node1:0.99": "slower", "sequence --sequence-parallel": "inconclusive",
-                "two --set inter.gbps=46 --set intra.gbps=430": "inconclusive"}
+    verdicts = {"base": None, "jitter --jitter 3% --samples 3": "slower", "nic --set inter.gbps=46": "slower", "slow --slow node1:0.99": "slower",
+                "sequence --sequence-parallel": "inconclusive", "two --set inter.gbps=46 --set intra.gbps=430": "faster",
+                "sequence_nic --sequence-parallel --set inter.gbps=48": "inconclusive"}
     for words in verdicts:
         name, *more = words.split()
         assert busbar.run("plan", "transformer", *args.split(), *more, "--json", f"{name}.json", emulated=False, cwd=tmp_path).returncode == 0
     done = busbar.run("compare", *(f"{words.split()[0]}.json" for words in verdicts), "--json", "-", emulated=False, cwd=tmp_path)
     rows = json.loads(done.stdout)["results"]
+    rule = " (default, see --threshold) and, unless only --set, --slow, --delay or --jitter differ, the model error\n"
+    assert rule in busbar.run("compare", "base.json", "two.json", emulated=False, cwd=tmp_path).stdout
+    plan = json.loads((tmp_path / "jitter.json").read_text())["predicted"]
+    assert rows[1]["step_us"] == plan["jitter"]["step_us"]["p50"] and rows[1]["tokens_per_s"] * rows[1]["step_us"] == pytest.approx(
+        plan["tokens_per_s"] * plan["step_us"])
     assert [row["verdict"] for row in rows] == list(verdicts.values()) and all(abs(row["ratio"] - 1) < 0.03 for row in rows[1:]), [(r["verdict"], r["ratio"], r["model_error"]) for r in rows]
 
 

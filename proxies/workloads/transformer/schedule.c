@@ -85,12 +85,12 @@ static int possible_stages(int ranks, int stages, int step)
 static int validate_bidirectional(const struct bb_schedule *s, int ranks, const char *prefix)
 {
     int p = s->stages, m = s->micro_batches, even = m < 2 * p ? 2 * p : m + 1;
-    const int stages = possible_stages(ranks, p + 1, 2);
+    const int stages = p % 2 == 0 ? p : possible_stages(ranks, p + 1, 2);
     char option[32] = "";
 
     if (stages)
         snprintf(option, sizeof(option), "--pp %d, or ", stages);
-    if (p % 2 != 0 || p < 2)
+    if (p % 2 != 0)
         return bb_err(
             BB_EUSAGE,
             "%s: schedule %s pairs stages from both ends and requires an even number of stages, not %d; try: %s"
@@ -106,7 +106,7 @@ static int validate_bidirectional(const struct bb_schedule *s, int ranks, const 
 
 int bb_schedule_validate(const struct bb_schedule *s, int ranks, const char *prefix)
 {
-    int p = s->stages, m = s->micro_batches, g = s->group, stages = p < 2 ? possible_stages(ranks, 2, 1) : p;
+    int p = s->stages, m = s->micro_batches, g = s->group, stages;
 
     if (bb_schedule_is_bidirectional(s))
         return validate_bidirectional(s, ranks, prefix);
@@ -117,6 +117,7 @@ int bb_schedule_validate(const struct bb_schedule *s, int ranks, const char *pre
                       "%s: schedule %s supports one chunk of layers per stage, not %d; try: --schedule interleaved, or "
                       "without --vpp",
                       prefix, bb_schedule_names[s->kind], s->chunks);
+    stages = p < 2 ? possible_stages(ranks, 2, 1) : p;
     if (!stages)
         return bb_err(BB_EUSAGE,
                       "%s: schedule interleaved requires at least 2 stages, not 1; try: --schedule 1f1b --vpp 1",

@@ -43,9 +43,10 @@ int bb_fabric_read(const json_t *root, const char *name_or_path, struct bb_clust
         return bb_err(BB_EUSAGE, "%s: 'fabric' requires '%s'", name_or_path, c->has_sharing ? "nccl" : "sharing");
     TRY(bb_json_reject_unknown(fabric, name_or_path, all_fields, "fabric"));
     if (!nodes_of_leaf || !oversubscription)
-        return bb_err(BB_EUSAGE, "%s: 'fabric' requires 'nodes_per_leaf' and 'leaf_oversubscription'; try:%s%s",
-                      name_or_path, nodes_of_leaf ? "" : " --set fabric.nodes_per_leaf=32",
-                      oversubscription ? "" : " --set fabric.leaf_oversubscription=1");
+        return bb_err(
+            BB_EUSAGE, "%s: 'fabric' requires 'nodes_per_leaf' and 'leaf_oversubscription' (for example %s%s%s)",
+            name_or_path, nodes_of_leaf ? "" : "fabric.nodes_per_leaf=32",
+            nodes_of_leaf || oversubscription ? "" : ", ", oversubscription ? "" : "fabric.leaf_oversubscription=1");
     TRY(bb_json_read(root, name_or_path, leaf_fields, c));
     TRY(read_rails(fabric, name_or_path, c));
     if (!json_object_get(fabric, "nodes_per_pod") && !json_object_get(fabric, "pod_oversubscription"))

@@ -544,9 +544,7 @@ void bb_run_culprit_print(const struct bb_run_report *r, FILE *out)
     if (gpus.single > 0 && (r->full || (gpus.n == 0 && late == BB_NONE)))
         fprintf(out,
                 "# %d of %d ranks: no other rank has their role, so that a slow or late rank cannot be distinguished "
-                "from a "
-                "role with "
-                "more work or idle time; to judge them: more ranks (replicas)\n",
+                "from a role with more work or idle time; to judge them: more ranks (replicas)\n",
                 gpus.single, r->session->world.size);
     if (gpus.single > 0)
         print_longer_roles(r, out);

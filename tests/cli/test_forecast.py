@@ -1481,6 +1481,7 @@ def test_nccl_variables_and_sizes(busbar):
      "with --dp-sync zero3 it needs 62.3 GiB; try: --dp-sync zero3, or --best-layout --global-batch-size 128 without --micro-batches\n"),
     (("--model", "llama3_8b", "--ranks", "16", "--global-batch-size", "64"), "try: --dp-sync zero3, or --best-layout --global-batch-size 64\n"),
     (("--model", "llama3_8b", "--ranks", "16", "--tp", "4", "--seq-length", "32768", "--recompute", "none"), "try: --recompute full --recompute-num-layers 13\n"),
+    (("--model", "llama3_8b", "--ranks", "16", "--tp", "4", "--seq-length", "32768", "--recompute", "none", "--software", "torch"), "try: --recompute full\n"),
     (("--model", "llama3_8b", "--ranks", "16", "--tp", "4", "--seq-length", "32768", "--recompute", "none", "--must-fit"),
      "try: --recompute full --recompute-num-layers 13\n"),
     (("--model", "llama3_8b", "--ranks", "16", "--recompute", "full"), "try: --best-layout --global-batch-size 16 without --recompute\n"),

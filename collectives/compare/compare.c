@@ -800,7 +800,9 @@ static const char *culprit_text(const struct comparison *t, char text[BB_CULPRIT
     char others[80] = "";
 
     *text = '\0';
-    if (common > 0)
+    if (common > 0 && !bb_result_file_is_health(t->b))
+        snprintf(others, sizeof others, " with a known rank, %zu more %s none", common, common == 1 ? "has" : "have");
+    else if (common > 0)
         snprintf(others, sizeof others, " about nodes, %zu more %s about rails or the job", common,
                  common == 1 ? "is" : "are");
     if (culprit.n > 0)

@@ -575,21 +575,27 @@ static void print_role(const struct table *t, FILE *out)
     fputs(jittered ? ", without jitter; step: with jitter its median" : "", out);
 }
 
-/* Names the files whose --software is the default, which depends on --dp-sync, if the software of the files differs. */
+/* Names the files whose --software is the default, which depends on --dp-sync, if this default differs between them. */
 static void print_software(const struct table *t, FILE *out)
 {
-    bool any = false;
+    const char *first = NULL;
+    bool differs = false;
+    char *text = bb_format("# rates of different software: by default"), *longer;
 
     for (int i = 0; i < t->n; i++) {
         const char *software = json_string_value(json_object_get(t->lines[i].differs, "software"));
 
         if (!software || !json_is_null(json_object_get(t->lines[i].options, "software")))
             continue;
-        fprintf(out, "%s%s: %s", any ? ", " : "# rates of different software: by default, ", t->files[i].path,
-                software);
-        any = true;
+        differs |= first && strcmp(first, software) != 0;
+        longer = bb_format("%s, %s: %s", text, t->files[i].path, software);
+        free(text);
+        text = longer;
+        first = software;
     }
-    fputs(any ? "; for equal rates, give all plans the same --software\n" : "", out);
+    if (differs)
+        fprintf(out, "%s; for equal rates, give all plans the same --software\n", text);
+    free(text);
 }
 
 /* Prints that times are those of emulated GPUs, or of ranks that share a GPU. */

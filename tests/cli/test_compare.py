@@ -866,7 +866,8 @@ MADE = {
     "base": SMALL, "batch": (*SMALL, "--global-batch-size", "16"), "ranks": (*SMALL, "--ranks", "16"),
     "model": (*SMALL, "--model", "qwen2_7b"), "slow": (*SMALL, "--slow", "node0:0.5"), "b200": (*SMALL, "--cluster", "b200-sxm-ib"),
     "fp8": (*SMALL, "--fp8"), "length": (*SMALL, "--seq-length", "8192"), "half": (*SMALL, "--seq-length", "4096"), "misfit": (*SMALL, "--tp", "1"), "images": ("resnet152", "--ranks", "8"),
-    "images_twice": ("resnet152", "--ranks", "16"), "zero3": (*SMALL, "--dp-sync", "zero3")}
+    "images_twice": ("resnet152", "--ranks", "16"), "zero3": (*SMALL, "--dp-sync", "zero3"),
+    "plain": (*SMALL, "--software", "megatron-plain")}
 
 
 @pytest.fixture
@@ -909,6 +910,7 @@ def test_software_and_recomputation_that_busbar_assumes_are_differences(compare_
     assert "--software megatron" in lines["base.json"] and "--software torch" in lines["zero3.json"]
     assert "# rates of different software: by default, base.json: megatron, zero3.json: torch; for equal rates, give all plans the same --software\n" in done.stdout
     assert "software" not in compare_made(("base", "batch"))[1].stdout
+    assert "by default" not in compare_made(("base", "batch", "plain"))[1].stdout  # the defaults are equal
 
 
 @pytest.mark.parametrize("name, verdict", [("model", "different model"), ("misfit", "does not fit")])

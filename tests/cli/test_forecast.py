@@ -445,6 +445,7 @@ def test_memory_line_says_what_helps(busbar):
     selective = memory("--seq-length 2048 --recompute selective")
     assert selective.endswith("fits; --recompute selective saves nothing: fused attention stores no scores")
     assert selective.split(":")[0] == memory("--seq-length 2048 --recompute none").split(":")[0]
+    assert memory("--seq-length 2048 --recompute selective --software torch").endswith("stores no scores (torchtitan's selective is --recompute ops)")
 
 
 def count_within(layouts, error):

@@ -217,7 +217,11 @@ static const struct bb_opts set = {
         "accept numbers after the name: busbar plan gpt2_large 64 8 --ranks 32\n"
         "With a COLLECTIVE (`busbar list collectives`, or all): predicts the table that `busbar bench` prints.\n"
         "plan compute --cluster NAME|FILE predicts kernels: GEMMs, attention, memory-bound kernels (plan compute "
-        "--help).",
+        "--help).\n"
+        "If your training step takes longer than predicted: fit a profile to your cluster (busbar calibrate), time the "
+        "same step on it (busbar proxy --compute gemm, with --cluster next to its prediction), and plan the possible "
+        "causes: --set "
+        "achieved.gemm=0.6, --slow, --jitter (busbar compare shows them side by side).",
     .examples = "  busbar plan all_reduce --ranks 512 --cluster h100-sxm-ib -b 1M -e 8G\n"
                 "  busbar plan transformer --model llama3_8b --ranks 64 --tp 4 --cluster h100-sxm-ib\n"
                 "  busbar plan transformer --model llama3_70b --ranks 1024 --tp 8 --pp 4 --dp-sync distributed "

@@ -8,6 +8,7 @@
 #include "collectives/sweep/case_fields.h"
 #include "proxies/offline/bench_plan/case_time.h"
 #include "proxies/offline/bench_plan/published.h"
+#include "proxies/simulation/machine/fabric.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -177,11 +178,12 @@ static int write_collective(struct table *t, int coll)
 
 static void print_head(const struct bb_bench_plan *p, FILE *out)
 {
-    char nodes[BB_NODES_TEXT];
+    char nodes[BB_NODES_TEXT], placement[BB_PLACEMENT_TEXT];
 
+    bb_fabric_placement_text(p->cluster, placement);
     bb_print_report_header(out, p->argc, p->argv);
-    fprintf(out, "# predicted for %s (modelled, not measured): %d rank%s on %s\n", p->cluster->name, p->ranks,
-            bb_plural(p->ranks), bb_cluster_nodes_text(p->cluster, p->ranks, nodes));
+    fprintf(out, "# predicted for %s (modelled, not measured): %d rank%s on %s%s%s\n", p->cluster->name, p->ranks,
+            bb_plural(p->ranks), bb_cluster_nodes_text(p->cluster, p->ranks, nodes), *placement ? ", " : "", placement);
     fprintf(out, "# time: duration of one operation when all ranks arrive together. 1 GB/s = 1e9 bytes/s\n");
     if (p->ranks == 1)
         fprintf(out, "# one rank: NCCL only copies memory, bus bandwidth does not apply\n");

@@ -140,6 +140,7 @@ static bool uplinks_limit(const struct bb_prediction *p, int tier)
  * whether oversubscribed uplinks do. */
 static void write_bottleneck(const struct bb_prediction *p, char text[TEXT])
 {
+    char placement[BB_PLACEMENT_TEXT];
     size_t length = 0;
 
     for (int phase = 0; p->cluster.has_sharing && phase < BB_PHASES; phase++) {
@@ -158,6 +159,8 @@ static void write_bottleneck(const struct bb_prediction *p, char text[TEXT])
             length += (size_t)snprintf(text + length, TEXT - length, "; %s uplinks are busy %.1f%% of the step%s",
                                        tier == BB_LEAF ? "leaf" : "pod", 100 * p->uplink_busy[tier],
                                        uplinks_limit(p, tier) ? "" : ": no bottleneck");
+    if (length > 0 && length < TEXT && *bb_fabric_placement_text(&p->cluster, placement))
+        snprintf(text + length, TEXT - length, "; %s", placement);
 }
 
 #define NOTICEABLE 0.05 /* part of the step */

@@ -195,7 +195,8 @@ int bb_cluster_load_changed(const char *name_or_path, const struct bb_opt_texts 
     "achieves per direction, here of 800 Gbit/s) --set nics_per_node=4; gpus_per_node also changes the NICs; the "     \
     "key is its path in the profile's JSON, for a variant of NCCL nccl.ring.LL.base_us; intra.gbps, "                  \
     "intra.latency_us and inter.latency_us also scale NCCL's variants; uplinks of leaf switches (4:1): --set "         \
-    "fabric.nodes_per_leaf=16 --set fabric.leaf_oversubscription=4; a leaf per NIC: --set fabric.rails=true "          \
+    "fabric.nodes_per_leaf=16 --set fabric.leaf_oversubscription=4 (consecutive nodes); a leaf per NIC: --set "        \
+    "fabric.rails=true "                                                                                               \
     "(rail-only: fabric.nodes_per_leaf of all nodes); another network between nodes: --set transport=NAME, of "        \
     "efa-v1-2021 efa-v1 efa-v2 efa-v3 efa-v4 roce sharp tcpx tcpxo infiniband"
 /* bb_cluster_set_gpus_per_node - restricts the job to the first `gpus` GPUs of each node and the NICs of these GPUs.

@@ -72,6 +72,17 @@ bool bb_fabric_has_oversubscribed_tier(const struct bb_cluster *c)
     return bb_fabric_is_oversubscribed(c, BB_LEAF) || bb_fabric_is_oversubscribed(c, BB_POD);
 }
 
+const char *bb_fabric_placement_text(const struct bb_cluster *c, char text[BB_PLACEMENT_TEXT])
+{
+    const int nodes = c->fabric.nodes[BB_LEAF];
+
+    text[0] = '\0';
+    if (nodes > 1 && bb_fabric_is_oversubscribed(c, BB_LEAF))
+        snprintf(text, BB_PLACEMENT_TEXT,
+                 "%d consecutive nodes per leaf (a scattered job: --set fabric.nodes_per_leaf=1)", nodes);
+    return text;
+}
+
 int bb_fabric_rails(const struct bb_cluster *c)
 {
     return bb_cluster_gpus_share_nics(c) ? bb_cluster_nics(c) : c->gpus_per_node;

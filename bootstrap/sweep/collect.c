@@ -90,10 +90,26 @@ static const json_t *rows_of(const struct bb_study *study, const json_t *result)
     return json_object_get(result, is_health && !json_object_get(study->root, "columns") ? "tests" : "results");
 }
 
-/* Returns whether a JSON value can be shown in a table cell: text, number, Boolean and, if null_counts, also null. */
+/* Returns whether a value is a list of texts, as of an option given several times (--set). */
+static bool is_texts(const json_t *value)
+{
+    const json_t *item;
+    size_t i;
+
+    json_array_foreach(value, i, item)
+    {
+        if (!json_is_string(item))
+            return false;
+    }
+    return json_array_size(value) > 0;
+}
+
+/* Returns whether a JSON value can be shown in a table cell: text or a list of texts, number, Boolean and, if null_counts, also
+ * null. */
 static bool is_cell(const json_t *value, bool null_counts)
 {
-    return value && !json_is_object(value) && !json_is_array(value) && (null_counts || !json_is_null(value));
+    return value && !json_is_object(value) && (!json_is_array(value) || is_texts(value)) &&
+           (null_counts || !json_is_null(value));
 }
 
 /* Returns the value at a path; of statistics, which have "p50", the median: the heading of "step_us.p50" is "step_us". */
@@ -617,10 +633,28 @@ static double number_at(const json_t *result, const json_t *row, const char *pat
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-/* Returns a new reference to `value`, null if `value` is NULL. */
+/* Returns the texts of a list as one: a cell has one value. */
+static json_t *join_texts(const json_t *list)
+{
+    const json_t *item;
+    json_t *joined = NULL;
+    size_t i;
+
+    json_array_foreach(list, i, item)
+    {
+        json_t *longer =
+            json_sprintf("%s%s%s", joined ? json_string_value(joined) : "", joined ? " " : "", json_string_value(item));
+
+        json_decref(joined);
+        joined = longer;
+    }
+    return joined;
+}
+
+/* Returns a new reference to the cell of `value`, null if `value` is NULL. */
 static json_t *copy_cell(const json_t *value)
 {
-    return value ? json_incref((json_t *)value) : json_null();
+    return json_is_array(value) ? join_texts(value) : value ? json_incref((json_t *)value) : json_null();
 }
 
 /* Returns the cell of a column for combination `i`: the value at the column's path or, for a column with relative_to,

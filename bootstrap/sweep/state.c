@@ -289,31 +289,6 @@ static void compare_inputs(const struct bb_sweep_run *c, const json_t *run, stru
 
 /* ---- state of a combination ---- */
 
-/* Replaces the lists of an object (options given several times, as --set) by text: a column shows one value. */
-static void join_lists(json_t *object)
-{
-    const char *key;
-    json_t *value, *item;
-    void *next;
-    size_t i;
-
-    json_object_foreach_safe(object, next, key, value)
-    {
-        char *text = NULL, one[BB_SETTING_TEXT];
-
-        json_array_foreach(value, i, item)
-        {
-            char *longer = bb_format("%s%s%s", text ? text : "", text ? " " : "", bb_setting_text(item, one));
-
-            free(text);
-            text = longer;
-        }
-        if (text)
-            json_object_set_new(object, key, json_string(text));
-        free(text);
-    }
-}
-
 void bb_sweep_load_state(const char *dir, const struct bb_sweep_run *c, struct bb_sweep_found *found)
 {
     json_t *run = load_file(dir, c, ".run.json");
@@ -329,7 +304,6 @@ void bb_sweep_load_state(const char *dir, const struct bb_sweep_run *c, struct b
         found->result = load_file(dir, c, ".json");
     else if (found->exit_status == 0)
         found->result = bb_sweep_read_metrics(dir, c, &problem);
-    join_lists(json_object_get(found->result, "options"));
     fits = json_object_get(json_object_get(json_object_get(found->result, "predicted"), "memory"), "fits");
     /* Exit status -1: the sweep was killed before it recorded the end of the run. */
     if (found->exit_status <= 0 && (c->is_program ? found->result != NULL : is_complete(found->result)))

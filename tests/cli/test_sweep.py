@@ -315,6 +315,7 @@ def test_an_option_given_several_times_is_one_text(sweep):
                   "columns": ["options.set", "time_us"]}, real=True)
     data = sweep.json()
     assert done.stderr == "" and {row[data["columns"].index("options.set")] for row in data["rows"]} == {"inter.gbps=48 inter.latency_us=5"}
+    assert data["combinations"][0]["result"]["options"]["set"] == ["inter.gbps=48", "inter.latency_us=5"]
 
 
 def test_list_keeps_values_with_newlines_on_one_comment_line(sweep):

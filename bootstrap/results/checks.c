@@ -510,17 +510,21 @@ int bb_checks_save(const json_t *root, const json_t *rows, const char *junit, co
 
 enum { CHECKS_SHOWN = 3 };
 
-/* Prints the reasons of the worst checks: of the given status, at most CHECKS_SHOWN. */
+/* Prints the reasons of the checks with this status, at most CHECKS_SHOWN; of unknown ones only those that have a reason. */
 static void put_worst(const struct view *v, FILE *out, enum bb_check_status status)
 {
     static const struct escape escapes[] = {{'|', "/"}, {0}};
     size_t i, shown = 0;
     const json_t *check;
 
-    json_array_foreach(v->checks, i, check) if (status_of(check) == status && shown++ < CHECKS_SHOWN)
+    json_array_foreach(v->checks, i, check)
     {
+        const char *reason = text_of(check, "reason");
+
+        if (status_of(check) != status || (status == BB_CHECK_UNKNOWN && !*reason) || shown++ >= CHECKS_SHOWN)
+            continue;
         fputs("; ", out);
-        put_escaped(out, *text_of(check, "reason") ? text_of(check, "reason") : name_of(v, i), escapes);
+        put_escaped(out, *reason ? reason : name_of(v, i), escapes);
     }
     if (shown > CHECKS_SHOWN)
         fprintf(out, "; and %zu more", shown - CHECKS_SHOWN);
@@ -563,6 +567,8 @@ void bb_checks_print_nagios(const json_t *root, FILE *out)
         put_escaped(out, text_of(root, "reason"), escapes);
     if (state != BB_CHECK_OK)
         put_worst(&v, out, state == BB_CHECK_WARN ? state : BB_CHECK_FAIL);
+    if (state == BB_CHECK_FAIL)
+        put_worst(&v, out, BB_CHECK_UNKNOWN);
     if (state != BB_CHECK_OK && *text_of(root, "restricted_by")) {
         fputs("; restricted by ", out);
         put_escaped(out, text_of(root, "restricted_by"), escapes);

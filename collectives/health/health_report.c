@@ -628,19 +628,39 @@ static json_t *findings_json(const struct bb_health_report *r)
     return list;
 }
 
-/* is_begun: a test has ended, or all that run; otherwise nodes without a finding are unknown. */
-static json_t *verdicts_json(const struct bb_health_report *r, bool is_begun)
+/* Returns why nodes without a finding are unknown: no test has ended, "", or no node is left to test their NICs with; NULL: they
+ * are ok. */
+static const char *why_unknown(const struct bb_health_report *r, const char *stage)
+{
+    const struct bb_health *h = r->health;
+    bool is_begun = !stage || (r->soak && r->soak[0].rounds > 1), runs = false;
+
+    for (int test = 0; test < BB_HEALTH_TESTS; test++)
+        is_begun = is_begun || isfinite(h->median[test]);
+    if (!is_begun)
+        return "";
+    for (int test = BB_HEALTH_PAIRS; test < BB_HEALTH_TESTS; test++) {
+        runs |= bb_health_runs(h, (enum bb_health_test)test);
+        if (isfinite(h->median[test]))
+            return NULL;
+    }
+    return runs && h->nodes > 1 && bb_health_active(h) == 1 ? BB_HEALTH_NO_PATHS "too few nodes are left" : NULL;
+}
+
+/* unknown: as why_unknown returns */
+static json_t *verdicts_json(const struct bb_health_report *r, const char *unknown)
 {
     json_t *list = json_array();
     char reason[BB_DRAIN_REASON + DRAIN_ITEM];
 
     for (int node = 0; node < r->health->nodes; node++) {
         const enum bb_health_level level = bb_health_node_level(r->health, node);
+        const char *why = node_reason(r, node, reason), *untested = unknown && *unknown ? unknown : NULL;
 
         json_array_append_new(
             list, json_pack("{s:i, s:s, s:s, s:s?}", "node", node, "host", host_of(r, node), "level",
-                            bb_health_level_name(is_begun || level != BB_HEALTH_OK ? level : BB_HEALTH_UNKNOWN),
-                            "reason", node_reason(r, node, reason)));
+                            bb_health_level_name(unknown && level == BB_HEALTH_OK ? BB_HEALTH_UNKNOWN : level),
+                            "reason", why ? why : untested));
     }
     return list;
 }
@@ -659,23 +679,26 @@ static json_t *tests_json(const struct bb_health_report *r)
     return list;
 }
 
-/* Adds the check of a node, with its worst finding, or of a finding about several nodes. f: NULL: none */
+/* Adds the check of a node, with its worst finding, or of a finding about several nodes. f: NULL: none; unknown: as
+ * why_unknown returns */
 static void add_check(const struct bb_health_report *r, json_t *list, int node, const struct bb_health_finding *f,
-                      bool is_begun)
+                      const char *unknown)
 {
     char part[256] = "", reason[256] = "", text[640] = "node", full[640] = "";
     const bool measured = f && f->test < BB_HEALTH_TESTS;
 
     if (f)
         snprintf(full, sizeof full, "%s: %s", part_text(r, f, part), reason_text(r, f, reason));
+    else if (unknown && *unknown)
+        snprintf(full, sizeof full, "%s: %s", host_of(r, node), unknown);
     if (f && node < 0)
         snprintf(text, sizeof text, "%s: %s", part, measured ? bb_health_tests[f->test].name : stage_of(f));
     bb_checks_add(list,
                   &(struct bb_check){.check = text,
                                      .host = node >= 0 ? host_of(r, node) : NULL,
-                                     .status = f          ? bb_health_statuses[f->level]
-                                               : is_begun ? bb_health_statuses[bb_health_node_level(r->health, node)]
-                                                          : BB_CHECK_UNKNOWN,
+                                     .status = f         ? bb_health_statuses[f->level]
+                                               : unknown ? BB_CHECK_UNKNOWN
+                                                         : bb_health_statuses[bb_health_node_level(r->health, node)],
                                      .measured = measured ? f->value : NAN,
                                      .expected = measured && isfinite(f->expected) ? f->expected
                                                  : measured                        ? f->median
@@ -703,7 +726,7 @@ static void add_median_check(const struct bb_health_report *r, json_t *list, enu
 }
 
 /* Returns a check for each test that has a median, for each node, and for each finding about several nodes. */
-static json_t *checks_json(const struct bb_health_report *r, bool is_begun)
+static json_t *checks_json(const struct bb_health_report *r, const char *unknown)
 {
     const struct bb_health *h = r->health;
     json_t *list = json_array();
@@ -716,11 +739,11 @@ static json_t *checks_json(const struct bb_health_report *r, bool is_begun)
 
         while (i < h->n && !is_about_node(&h->findings[i], node))
             i++;
-        add_check(r, list, node, i < h->n ? &h->findings[i] : NULL, is_begun);
+        add_check(r, list, node, i < h->n ? &h->findings[i] : NULL, unknown);
     }
     for (size_t i = 0; i < h->n; i++)
         if (h->findings[i].part > BB_HEALTH_A_NIC)
-            add_check(r, list, -1, &h->findings[i], is_begun);
+            add_check(r, list, -1, &h->findings[i], unknown);
     return list;
 }
 
@@ -735,15 +758,13 @@ static int node_gpus(const struct bb_health_report *r)
 
 static json_t *fields_json(const struct bb_health_report *r, const char *stage)
 {
-    bool is_begun = !stage || (r->soak && r->soak[0].rounds > 1);
+    const char *unknown = why_unknown(r, stage);
 
-    for (int test = 0; test < BB_HEALTH_TESTS; test++)
-        is_begun = is_begun || isfinite(r->health->median[test]);
     bb_health_sort(r->health);
     return json_pack("{s:s?, s:s?, s:o, s:O, s:o, s:o, s:o, s:o, s:o, s:{s:i, s:i}, s:{s:i, s:o}}", "stage", stage,
                      "expected_by", r->source[0] ? r->source : NULL, "missing_hosts", missing_hosts(r), "inventory",
                      r->inventory, "tests", tests_json(r), "soak", bb_health_soak_json(r), "verdicts",
-                     verdicts_json(r, is_begun), "findings", findings_json(r), "checks", checks_json(r, is_begun),
+                     verdicts_json(r, unknown), "findings", findings_json(r), "checks", checks_json(r, unknown),
                      "paths", "tested", bb_health_matrix_pairs(r->matrix, r->health->nodes), "total",
                      r->health->nodes * (r->health->nodes - 1) / 2, "node_gpus", "tested", r->health->gpus, "total",
                      node_gpus(r) > 0 ? json_integer(node_gpus(r)) : json_null());

@@ -136,7 +136,7 @@ static void print_paths(const json_t *paths, int nodes, int left, bool has_findi
         strcmp(scope->from && *scope->from ? scope->from : scope->only, "bisection") == 0; /* the stage was not run */
 
     if (total == 0 && strcmp(scope->only, "all") == 0)
-        fprintf(out, "; no NIC, path or rail tested: one node");
+        fprintf(out, "; " BB_HEALTH_NO_PATHS "one node");
     if (total == 0)
         return;
     fprintf(out, "; pairs of nodes tested: %d of %d%s", tested, total,
@@ -168,16 +168,23 @@ static bool has_slow_path(const json_t *findings)
     return any;
 }
 
-/* Prints the nodes that failed before the stages of the fabric, and therefore took no part in the tests of paths. A node with
- * lost GPUs cannot take part. */
-static void print_untested(const json_t *findings, FILE *out)
+/* Prints that no path was tested, or the nodes that failed before the stages of the fabric, and therefore took no part in the
+ * tests of paths. A node with lost GPUs cannot take part. */
+static void print_untested(const json_t *root, FILE *out)
 {
     enum { SHOWN = 3 };
     json_t *hosts = json_object(), *f, *host;
-    const char *name;
+    const char *name, *none = NULL;
     size_t i, n = 0;
 
-    json_array_foreach((json_t *)findings, i, f)
+    json_array_foreach(json_object_get(root, "verdicts"), i, f)
+    {
+        if (!has_level(f, BB_HEALTH_FAIL) && bb_begins_with(text_of(f, "reason"), BB_HEALTH_NO_PATHS))
+            none = text_of(f, "reason");
+    }
+    if (none)
+        fprintf(out, "; %s", none);
+    json_array_foreach(json_object_get(root, "findings"), i, f)
     {
         if (has_level(f, BB_HEALTH_FAIL) && is_before_paths(f) && *text_of(f, "host") &&
             !json_is_true(json_object_get(f, "lost_gpus")))
@@ -185,13 +192,13 @@ static void print_untested(const json_t *findings, FILE *out)
     }
     json_object_foreach(hosts, name, host)
     {
-        if (n++ < SHOWN)
+        if (n++ < SHOWN && !none)
             fprintf(out, "%s%s", n == 1 ? "; paths of " : ", ", name);
     }
-    if (n > SHOWN)
+    if (n > SHOWN && !none)
         fprintf(out, " and %zu more node%s", n - SHOWN, bb_plural(n - SHOWN));
     if (n > 0)
-        fprintf(out, " not tested, to test them: --only pairs");
+        fprintf(out, "%s, to test them: --only pairs", none ? "" : " not tested");
     json_decref(hosts);
 }
 
@@ -292,7 +299,7 @@ static void print_verdict(const json_t *root, const struct bb_health_scope *scop
     print_paths(json_object_get(root, "paths"), nodes, nodes - count_levels(verdicts, BB_HEALTH_FAIL),
                 has_slow_path(findings), scope, out);
     if (strcmp(scope->only, "all") == 0 && nodes > 1)
-        print_untested(findings, out);
+        print_untested(root, out);
     fputc('\n', out);
 }
 

@@ -169,6 +169,8 @@ const char *bb_health_percent(double part, char text[BB_HEALTH_PERCENT_TEXT]);
 /* bb_health_sort - sort the findings, worst first. */
 void bb_health_sort(struct bb_health *h);
 
+#define BB_HEALTH_NO_PATHS "no NIC, path or rail tested: " /* and why */
+
 /* bb_health_node_level - return the verdict on a node; unknown: it has no finding, but most of the cluster fails a test. */
 enum bb_health_level bb_health_node_level(const struct bb_health *h, int node);
 

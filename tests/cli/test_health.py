@@ -724,8 +724,14 @@ def test_left_out_stages_and_a_wrong_profile_are_said(busbar, tmp_path):
     lines = [line.split()[1] for line in done.stdout.splitlines() if line.endswith("; warning: wrong profile?")]
     assert {"gpu", "copies", "node", "pairs"} <= set(lines), done.stdout
     assert f"; wrong profile? GEMM: 299 % of the expected, and {len(lines) - 1} more tests; " in done.stdout.splitlines()[-1]
-    _, _, done = health(busbar, tmp_path, ranks=6, nodes=3, status=5, slow="rank=2:1.4,rank=5:1.4")
+    root, _, done = health(busbar, tmp_path, "--junit", tmp_path / "r.xml", ranks=6, nodes=3, status=5, slow="rank=2:1.4,rank=5:1.4,link=node0-nic0:0.5")
     assert re.search("pairs .*: not run, too few nodes are left", done.stdout)
+    why = "no NIC, path or rail tested: too few nodes are left"  # so the first node, whose NIC is slow, is not ok
+    assert [v["level"] for v in root["verdicts"]] == ["unknown", "fail", "fail"] and root["verdicts"][0]["reason"] == why
+    assert done.stdout.endswith(f" 0 ok, 0 warn, 2 fail, 1 unknown; 2 of 8 GPUs of each node tested; pairs of nodes tested: 0 of 3; {why}, to test them: --only pairs\n")
+    assert f'<skipped message="{root["verdicts"][0]["host"]}: {why}"/>' in (tmp_path / "r.xml").read_text()
+    plugin = busbar.run("health", "--nagios", "-n", 2, ranks=4, env={"EMU_NODES": "2", "EMU_SLOW": "rank=2:1.4", "EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib"})
+    assert plugin.returncode == 2 and re.search(rf" 1 fail, 1 unknown; GPU .*; \S+-node0: {why} \|", plugin.stdout), plugin.stdout
 
 
 def test_one_node_that_fails_has_no_paths_and_no_later_stage(busbar, tmp_path):

@@ -823,7 +823,8 @@ static void print_verdict(const struct p2p *p)
     snprintf(limits, sizeof limits, p->options.min_gbps > 0 ? "(--slow %g, --min-gbps %g)" : "(--slow %g)",
              p->options.slow, p->options.min_gbps);
     if (p->n_slow[BB_LINK_PAIR] + p->n_slow[BB_LINK_RANK] + p->n_slow[BB_LINK_NODE] == 0)
-        fprintf(p->session.out, "# no slow link %s\n", limits);
+        fprintf(p->session.out, "# no slow link %s%s\n", limits,
+                p->session.world.nodes < p->session.world.size ? " in NCCL messages; copies: busbar bench copy" : "");
     else
         fprintf(p->session.out,
                 "# slow: %d link%s%s; ranks whose links are all slow, inside the node or between nodes: %d; such "

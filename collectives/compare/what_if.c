@@ -663,12 +663,13 @@ static struct range *ranges_before_last(const struct table *t)
 }
 
 /* Prints in how many rows the last file, such as that of the last night, is outside of the range of all files before it. The first
- * file, with which the table compares, may be an outlier. Of n equal files, the last one is the slowest of a row in 1 / n. */
+ * file, with which the table compares, may be an outlier. Of n equal files, the last one is the slowest of a row in 1 / n, which
+ * excuses no row that exceeds the range by more than the range itself. */
 static void print_last(const struct table *t, FILE *out)
 {
     const struct bb_result_file *last = &t->files[t->n - 1];
     struct range *ranges = ranges_before_last(t);
-    size_t rows = 0, slower = 0, faster = 0;
+    size_t rows = 0, slower = 0, beyond = 0, faster = 0;
     const struct bb_timing *worst = NULL;
     double spread = 0, ratio = 1;
     char size[BB_TIMING_SIZE];
@@ -681,6 +682,7 @@ static void print_last(const struct table *t, FILE *out)
         rows++;
         spread += ranges[r].high / ranges[r].low - 1;
         slower += us > ranges[r].high;
+        beyond += us / ranges[r].high > ranges[r].high / ranges[r].low;
         faster += us < ranges[r].low;
         if (us / ranges[r].high > ratio) {
             ratio = us / ranges[r].high;
@@ -688,10 +690,12 @@ static void print_last(const struct table *t, FILE *out)
         }
     }
     if (rows > 0) {
-        fprintf(
-            out,
-            "# %s and all %d files before it: slower than each of them in %zu of %zu rows (of equal files: about %.0f)",
-            last->path, t->n - 1, slower, rows, (double)rows / t->n);
+        fprintf(out, "# %s and all %d files before it: slower than each of them in %zu of %zu rows", last->path,
+                t->n - 1, slower, rows);
+        if (beyond > 0)
+            fprintf(out, ", in %zu by more than those differ", beyond);
+        else
+            fprintf(out, " (of equal files: about %.0f)", (double)rows / t->n);
         if (worst)
             fprintf(out, ", at most +%.1f %% (%s%s)", 100 * (ratio - 1), worst->what, bb_timing_size(worst, size));
         fprintf(out, "; faster in %zu; those differ from each other by %.1f %%\n", faster, 100 * spread / (double)rows);

@@ -32,11 +32,11 @@ static const struct bb_opt_table tables[] = {{.title = "Options", .opts = rows},
 
 static const struct bb_opts set = {
     .usage = "busbar report RESULT... -o FILE",
-    .doc = "One page of charts from JSON results of bench, proxy, plan, compare, sweep and nccl-tests, from printed\n"
-           "output of nccl-tests (FILE or OPERATION=FILE) and from traces (files of --trace of proxy and plan), in any "
-           "combination: bandwidth and "
-           "time over size, links, steps with hidden and exposed\n"
-           "communication, timelines, memory, scaling, comparisons, studies. The page loads nothing from a network.\n"
+    .doc = "One page of charts from JSON results of bench, health, proxy, plan, compare, calibrate, sweep and\n"
+           "nccl-tests, from printed output of nccl-tests (FILE or OPERATION=FILE) and from traces (files of\n"
+           "--trace of proxy and plan), in any combination: bandwidth and time over size, links, steps with hidden\n"
+           "and exposed communication, timelines, memory, scaling, comparisons, studies. The page loads nothing from a "
+           "network.\n"
            "Only its owner can read the page, as the results (mode 0600), because they name hosts and commands; to "
            "share it: chmod 644.\n"
            "Requires Python 3 with the package plotly, which sh bootstrap/setup.sh --report installs.",

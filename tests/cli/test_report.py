@@ -96,6 +96,8 @@ def test_one_page_of_every_kind(busbar, samples, tmp_path, plotly):
 def test_name_of_the_page_is_printed_unless_quiet_or_a_device(busbar, samples, tmp_path, plotly):
     """test_one_page_of_every_kind checks the name."""
     assert busbar.run("report", samples["p2p"], "-o", tmp_path / "r.html", "--quiet", emulated=False).stdout == ""
+    text = busbar.run("report", "--help", emulated=False).stdout
+    assert not [schema for schema in result_files.SCHEMAS if schema.removeprefix("busbar.")[:4] not in text], text  # "prox": proxy, proxies
     assert "# page" not in report(busbar, samples["p2p"], output="/dev/stdout").stdout
     with open("/dev/full", "w") as full:
         done = subprocess.run([busbar.build / "busbar", "report", samples["p2p"], "-o", tmp_path / "r.html"], stdout=full,

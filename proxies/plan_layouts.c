@@ -336,6 +336,30 @@ static void print_explained(const struct bb_plan_options *o, const struct bb_lay
     free(command);
 }
 
+/* Prints the odd factor of the ranks that no dp contains because the global batch size is no multiple of it, and the nearest
+ * ones that are: multiples of it times the largest power of two for which both differ by at most 5 %. */
+static void print_batch(const struct bb_layout_search *search, FILE *out)
+{
+    const struct bb_transformer_options *t = &search->given->transformer;
+    const long long batch = search->config->global_batch, most = batch / 20;
+    const long long samples = search->given->micro_batch_size ? search->given->micro_batch_size : 1;
+    const long long ranks = search->config->ranks / (t->tp ? t->tp : 1) / (t->cp ? t->cp : 1) / (t->pp ? t->pp : 1);
+    long long factor = ranks, unit;
+    char near[BB_MULTIPLES_TEXT];
+
+    while (factor % 2 == 0)
+        factor /= 2;
+    unit = factor * samples;
+    if (t->dp || batch % factor == 0 || batch < unit || (batch % unit > most && unit - batch % unit > most))
+        return;
+    while (ranks * samples % (2 * unit) == 0 && batch % (2 * unit) <= most && 2 * unit - batch % (2 * unit) <= most)
+        unit *= 2;
+    fprintf(out,
+            "# the batch of %lld is no multiple of %lld, a factor of the %d ranks, so that dp cannot contain it; "
+            "try: --global-batch-size %s\n",
+            batch, factor, search->config->ranks, bb_multiples(batch, unit, near));
+}
+
 /* Returns the answer with `top` rows of the table; the caller frees it. */
 static char *results_text(const struct bb_plan_options *o, const struct bb_layout_search *search,
                           const struct results *r, const struct bb_forecast *forecast, int argc, char **argv, int top)
@@ -366,6 +390,7 @@ static char *results_text(const struct bb_plan_options *o, const struct bb_layou
         print_training(&r->training, r->found.rows[0].penalty, out);
     if (o->explain)
         print_explained(o, search, r, out);
+    print_batch(search, out);
     print_accuracy(search, &r->found, forecast, top, out);
     bb_close_text(out, &text);
     return text;

@@ -499,6 +499,21 @@ def test_best_layouts_are_an_answer_of_25_lines(busbar):
     assert texts[0].splitlines()[2].startswith("# the best layouts of 16 ranks") and texts[0].splitlines()[-1].startswith(("# accuracy: ", "# step + penalty of layouts 1 "))
 
 
+@pytest.mark.parametrize("ranks,batch,given,advice", [
+    (704, 1024, "", "1012 or 1056"), (704, 1056, "", None), (96, 8, "", None), (96, 256, "--micro-batch-size 2", "252 or 264"), (96, 256, "--pp 3", None), (96, 256, "--dp 8", None)])
+def test_search_names_batches_that_dp_divides(busbar, plan, ranks, batch, given, advice):
+    """A factor of the ranks that does not divide the batch is left to pp; with an advised batch the best layout has it in dp, and more tokens per second."""
+    search = (*"--layers 15 --tp 4 --cp 1 --micro-batch-size 1 --schedule 1f1b --vpp 1 --recompute none --dp-sync distributed --top 1".split(), *given.split())
+    args = ("transformer", "--model", "llama3_8b", "--cluster", H100, "--best-layout", "--ranks", ranks, *search, "--global-batch-size")
+    text = busbar.run("plan", *args, batch, emulated=False).stdout
+    assert re.findall(r"^# the batch of .*; try: --global-batch-size (.*)$", text, re.M) == ([advice] if advice else [])
+    if advice:
+        factor = int(re.search(r"is no multiple of (\d+), a factor", text)[1])
+        given, *others = (plan(*args, n) for n in (batch, *advice.split(" or ")))
+        assert all(other["best_layout"]["layouts"][0]["dp"] % factor == 0 for other in others)
+        assert max(other["predicted"]["tokens_per_s"] for other in others) > given["predicted"]["tokens_per_s"]
+
+
 def test_best_layout_with_slow_parts_equals_its_plan(busbar, plan):
     """The time of each layout equals its plan with the same --slow, and its baseline equals the plan without --slow."""
     slow, given = ("--slow", "rank=3:1.3,link=node1-nic2:0.5"), ("--dp-sync", "zero1", "--tp", 2, "--pp", 2, "--top", 3)

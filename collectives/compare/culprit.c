@@ -143,6 +143,8 @@ static void fill_matrix(struct search *s, double *value, int *node_of)
                 node_of[rank] = other;
 }
 
+static const struct bb_culprit no_culprit = {.n = 0};
+
 /* Returns the causes of the slower links. Many slow paths have another one, which is none of their ends. */
 static struct bb_culprit causes_of_links(const struct bb_culprits *c)
 {
@@ -169,16 +171,16 @@ static struct bb_culprit causes_of_links(const struct bb_culprits *c)
     free(node_of);
     free(s.host_of);
     free(s.explained);
-    return s.paths > PATHS_NAMED ? (struct bb_culprit){.n = 0} : s.found;
+    return s.paths > PATHS_NAMED ? no_culprit : s.found;
 }
 
 struct bb_culprit bb_culprits_find(const struct bb_culprits *c)
 {
     const struct bb_culprit rank = most(c->rows_of[RANKS]), host = most(c->rows_of[HOSTS]),
-                            links = c->rows > 0 ? causes_of_links(c) : (struct bb_culprit){.n = 0};
+                            links = c->rows > 0 ? causes_of_links(c) : no_culprit;
     const struct bb_culprit best = links.n > 0 ? links : rank.n > 0 && rank.rows >= host.rows ? rank : host;
 
-    return best.n > 0 && best.rows >= 2 && 2 * best.rows >= (long long)c->rows ? best : (struct bb_culprit){.n = 0};
+    return best.n > 0 && best.rows >= 2 && 2 * best.rows >= (long long)c->rows ? best : no_culprit;
 }
 
 void bb_culprits_release(struct bb_culprits *c)

@@ -597,7 +597,7 @@ static int build_step(const struct bb_plan_options *o, const struct bb_proxy *pr
     forget_recompute(&guessed);
     if (may_guess && f->forecast.without_bytes > BB_SAFE_MEMORY * f->forecast.gpu_bytes)
         TRY(guess_memory(proxy, cluster, &guessed, &f->forecast));
-    if (!assumes && f->forecast.software && strncmp(f->forecast.software->name, "torch", strlen("torch")) == 0)
+    if (!assumes && f->forecast.software && bb_software_is_torch(f->forecast.software->name))
         f->forecast.recompute_layers = 0; /* PyTorch has no number of layers */
     f->forecast.is_assumed = assumes && (f->forecast.recompute || f->forecast.precision_aware);
     f->forecast.none_fits &= assumes;

@@ -442,12 +442,14 @@ static void put_bandwidths(const struct view *v, FILE *out)
     json_array_foreach(v->rows, i, row)
     {
         const double gbps = real_of(row, "busbw_gbps");
-        char *key = labels_of(row);
-        const bool known = json_object_get(highest, key);
+        char *key;
 
-        if (*text_of(row, "collective") && *text_of(row, "mode") && !isnan(gbps) &&
-            !json_is_true(json_object_get(row, "forced")) && !(real_of(highest, key) >= gbps) &&
-            (known || json_object_size(highest) < BANDWIDTHS))
+        if (!*text_of(row, "collective") || !*text_of(row, "mode") || isnan(gbps) ||
+            json_is_true(json_object_get(row, "forced")))
+            continue;
+        key = labels_of(row);
+        value = json_object_get(highest, key);
+        if (value ? json_real_value(value) < gbps : json_object_size(highest) < BANDWIDTHS)
             json_object_set_new(highest, key, json_real(gbps));
         free(key);
     }

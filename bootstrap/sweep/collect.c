@@ -637,17 +637,18 @@ static double number_at(const json_t *result, const json_t *row, const char *pat
 static json_t *join_texts(const json_t *list)
 {
     const json_t *item;
-    json_t *joined = NULL;
-    size_t i;
+    json_t *joined;
+    size_t i, bytes;
+    char *text;
+    FILE *out = bb_open_text(&text, &bytes);
 
     json_array_foreach(list, i, item)
     {
-        json_t *longer =
-            json_sprintf("%s%s%s", joined ? json_string_value(joined) : "", joined ? " " : "", json_string_value(item));
-
-        json_decref(joined);
-        joined = longer;
+        fprintf(out, "%s%s", i ? " " : "", json_string_value(item));
     }
+    bb_close_text(out, &text);
+    joined = json_string(text);
+    free(text);
     return joined;
 }
 

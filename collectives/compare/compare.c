@@ -1111,6 +1111,7 @@ static double mean_busbw(const struct comparison *t)
 
 void bb_compared_doubt(struct bb_compared *c, bool strict)
 {
+    c->row = BB_INCONCLUSIVE;
     c->verdict = outcomes[INCONCLUSIVE].name;
     c->order = INCONCLUSIVE;
     c->status = outcomes[INCONCLUSIVE].status;
@@ -1135,6 +1136,7 @@ struct bb_compared bb_compare_count(const struct bb_result_file *a, const struct
                                  .ratio = bb_ratios_mean(&t.correct),
                                  .worst_ratio = t.correct.worst ? t.correct.worst_ratio : NAN,
                                  .busbw_gbps = mean_busbw(&t),
+                                 .row = BB_VERDICTS,
                                  .verdict = outcomes[outcome].name,
                                  .status = outcomes[outcome].status,
                                  .order = (int)(outcome == MIXED ? SLOWER : outcome), /* their largest ratio decides */
@@ -1151,6 +1153,7 @@ struct bb_compared bb_compare_count(const struct bb_result_file *a, const struct
     for (int v = 0; v < BB_VERDICTS && t.pairs == 1 && outcome >= SLOWER && outcome != FAILED && outcome != MISSING;
          v++)
         if (t.verdicts[v] > 0) {
+            found.row = (enum bb_verdict)v;
             found.verdict = bb_verdict_names[v];
             found.status = v == BB_SLOWER ? BB_CHECK_WARN : found.status; /* also within the threshold */
         }

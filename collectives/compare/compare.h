@@ -117,7 +117,8 @@ struct bb_compared {
     long rows, faster, slower;   /* number of common rows; of rows in which B is faster, and slower */
     double ratio, worst_ratio;   /* geometric mean, and largest of B / A; NaN: no common row with a time */
     double busbw_gbps;           /* mean bus bandwidth of the common rows of B; NaN: none has one, or of health */
-    const char *verdict;         /* verdict of the only row, or of the whole comparison */
+    enum bb_verdict row;         /* verdict of the only row; BB_VERDICTS: of the whole comparison, see `verdict` */
+    const char *verdict;         /* name of the verdict */
     enum bb_check_status status; /* of the verdict, if no limit is exceeded */
     int order; /* order of the verdicts of whole comparisons: 0 is the worst; mixed and slower are equal */
     char worst[BB_WORST_TEXT]; /* the slowest row and its ratio: "all_reduce 64 MiB: +60.6 %"; "": no row with a time */

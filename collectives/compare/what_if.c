@@ -215,9 +215,8 @@ static struct bb_compared compare_line(struct table *t, int i, const struct bb_r
     row.high_us *= factor;
     file.rows = &row;
     compared = bb_compare_count(&t->files[0], &file, threshold);
-    for (int v = 0; v < BB_VERDICTS && a->ranks != b->ranks; v++)
-        if (compared.verdict == bb_verdict_names[v] && efficiencies[v])
-            compared.verdict = efficiencies[v];
+    if (a->ranks != b->ranks && compared.row < BB_VERDICTS && efficiencies[compared.row])
+        compared.verdict = efficiencies[compared.row];
     return compared;
 }
 
@@ -270,11 +269,9 @@ static void doubt_line(struct table *t, int i, const struct bb_regression_thresh
 {
     struct bb_compared *c = &t->lines[i].compared;
     const double difference = fmax(c->ratio, 1 / c->ratio) - 1;
-    bool judged = false;
 
-    for (int v = BB_FASTER; v <= BB_SLOWER; v++)
-        judged |= c->verdict == bb_verdict_names[v] || c->verdict == efficiencies[v];
-    if (!judged || !isnan(threshold->threshold_percent) || !(difference <= error_of(t, i)) || shares_error(t, i))
+    if (c->row > BB_SLOWER || !isnan(threshold->threshold_percent) || !(difference <= error_of(t, i)) ||
+        shares_error(t, i))
         return;
     t->lines[i].within_error = true;
     bb_compared_doubt(c, threshold->strict);
@@ -469,15 +466,14 @@ static bool is_first_slowest(const struct table *t)
     return t->n > 2 && t->files[0].host;
 }
 
-/* Returns whether the only row of each of several files is faster, or more efficient, than that of the first file. */
+/* Returns whether the only row of each of several files is faster than that of the first file, or of each more efficient. */
 static bool are_faster(const struct table *t)
 {
-    const char *verdict = t->lines[1].compared.verdict;
-
     for (int i = 1; i < t->n; i++)
-        if (t->lines[i].compared.rejected_by || t->lines[i].compared.verdict != verdict)
+        if (t->lines[i].compared.rejected_by || t->lines[i].compared.row != BB_FASTER ||
+            (t->lines[i].ranks == t->lines[0].ranks) != (t->lines[1].ranks == t->lines[0].ranks))
             return false;
-    return t->n > 2 && (verdict == bb_verdict_names[BB_FASTER] || verdict == efficiencies[BB_FASTER]);
+    return t->n > 2;
 }
 
 /* Prints the worst verdict, and the file and its row with the largest ratio among those with this verdict. */
@@ -580,7 +576,9 @@ static void print_software(const struct table *t, FILE *out)
 {
     const char *first = NULL;
     bool differs = false;
-    char *text = bb_format("# rates of different software: by default"), *longer;
+    size_t bytes;
+    char *text;
+    FILE *list = bb_open_text(&text, &bytes);
 
     for (int i = 0; i < t->n; i++) {
         const char *software = json_string_value(json_object_get(t->lines[i].differs, "software"));
@@ -588,13 +586,14 @@ static void print_software(const struct table *t, FILE *out)
         if (!software || !json_is_null(json_object_get(t->lines[i].options, "software")))
             continue;
         differs |= first && strcmp(first, software) != 0;
-        longer = bb_format("%s, %s: %s", text, t->files[i].path, software);
-        free(text);
-        text = longer;
+        fprintf(list, ", %s: %s", t->files[i].path, software);
         first = software;
     }
+    bb_close_text(list, &text);
     if (differs)
-        fprintf(out, "%s; for equal rates, give all plans the same --software\n", text);
+        fprintf(out,
+                "# rates of different software: by default%s; for equal rates, give all plans the same --software\n",
+                text);
     free(text);
 }
 

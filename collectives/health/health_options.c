@@ -109,6 +109,12 @@ static int resolve_options(void *options, const struct bb_positionals *positiona
         bool given;
     } outputs[] = {{"nagios", o->common.nagios}, {"save-baseline", o->baseline}, {"json", o->common.json},
                    {"csv", o->common.csv},       {"junit", o->common.junit},     {"prometheus", o->common.prometheus}};
+    const struct {
+        const char *option, *advice;
+        bool given;
+    } on_stdout[] = {{"--drain", "one of them", o->drain},
+                     {"--json -", "--json FILE", bb_outfile_is_stdout(o->common.json)},
+                     {"--csv -", "--csv FILE", bb_outfile_is_stdout(o->common.csv)}};
 
     if (positionals->n > 0)
         return bb_err(BB_EUSAGE, "unexpected argument '%s'; health accepts only options", positionals->word[0]);
@@ -144,14 +150,10 @@ static int resolve_options(void *options, const struct bb_positionals *positiona
                       o->soak);
     if (is_soak && o->soak_s == 0)
         return bb_err(BB_EUSAGE, "--soak %s leaves out the only stage; try: --soak 10m", o->soak);
-    if (o->common.nagios && (o->drain || bb_outfile_is_stdout(o->common.json) || bb_outfile_is_stdout(o->common.csv)))
-        return bb_err(BB_EUSAGE, "%s and --nagios both write to stdout; try: %s",
-                      o->drain                               ? "--drain"
-                      : bb_outfile_is_stdout(o->common.json) ? "--json -"
-                                                             : "--csv -",
-                      o->drain                               ? "one of them"
-                      : bb_outfile_is_stdout(o->common.json) ? "--json FILE"
-                                                             : "--csv FILE");
+    for (size_t i = 0; o->common.nagios && i < sizeof on_stdout / sizeof *on_stdout; i++)
+        if (on_stdout[i].given)
+            return bb_err(BB_EUSAGE, "%s and --nagios both write to stdout; try: %s", on_stdout[i].option,
+                          on_stdout[i].advice);
     if (o->baseline && o->common.json)
         return bb_err(BB_EUSAGE, "--save-baseline %s is the file of --json %s; leave out --json", o->baseline,
                       o->common.json);

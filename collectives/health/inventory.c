@@ -438,10 +438,10 @@ static void judge_nics(const char *text, int nodes, const char *earlier, struct 
     snprintf(m->text, MESSAGE, "no RDMA NICs (/sys/class/infiniband): NCCL needs a network plugin or uses TCP");
 }
 
-/* Returns the highest number of GPUs of a node, of the profile or baseline, too. */
-static int most_gpus(const struct bb_health *h, const struct bb_session *s)
+/* Returns the highest number of GPUs of a node, `known` or more. */
+static int most_gpus(const struct bb_session *s, int known)
 {
-    int most = h->node_gpus;
+    int most = known;
 
     for (int rank = 0; rank < s->world.size; rank++)
         most = MAX(most, gpus_of(s, rank));
@@ -451,8 +451,7 @@ static int most_gpus(const struct bb_health *h, const struct bb_session *s)
 int bb_health_expected_gpus(const struct bb_health *h, const struct bb_session *s, int node,
                             enum bb_health_level *level)
 {
-    const struct bb_health without_profile = {.gpus = h->gpus};
-    int n = 0, most = most_gpus(h, s);
+    int n = 0, most = most_gpus(s, h->node_gpus);
     bool any_full = false, is_guess; /* any_full: a node has a GPU for each rank */
 
     *level = BB_HEALTH_FAIL;
@@ -468,7 +467,7 @@ int bb_health_expected_gpus(const struct bb_health *h, const struct bb_session *
         return 0;
     if (h->node_gpus_source == BB_HEALTH_FOUND || (n < h->gpus && (any_full || h->gpus == h->node_gpus)))
         return most;
-    is_guess = n % 2 == 0 && h->node_gpus_source == BB_HEALTH_RECOGNISED && most_gpus(&without_profile, s) == n;
+    is_guess = n % 2 == 0 && h->node_gpus_source == BB_HEALTH_RECOGNISED && most_gpus(s, 0) == n;
     *level = is_guess ? BB_HEALTH_WARN : BB_HEALTH_FAIL;
     return bb_health_is_node_size(n) || (is_guess && n < h->gpus) ? 0 : most;
 }
@@ -479,7 +478,7 @@ static bool names_no_gpu(const struct bb_health *h, const struct bb_session *s, 
     char *end;
     const long number = strtol(s->devices[rank].absent, &end, 10);
 
-    return s->devices[rank].absent[0] && (*end || number < 0 || number >= MAX(most_gpus(h, s), 1));
+    return s->devices[rank].absent[0] && (*end || number < 0 || number >= MAX(most_gpus(s, h->node_gpus), 1));
 }
 
 int bb_health_check_gpus(const struct bb_health *h, const struct bb_session *s)

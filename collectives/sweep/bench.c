@@ -750,7 +750,7 @@ static int measure_table(struct bench *b, int coll)
     if (b->options.sampling.sweep_algorithms)
         TRY(bb_algorithms_table(&b->algorithms, b->report.out, b->session.json));
     b->report.gain = bb_algorithms_summary(&b->algorithms);
-    below = b->session.world.rank == 0 && bb_report_end(&b->report, coll);
+    below = b->session.world.rank == 0 && bb_report_end(&b->report);
     rc = bb_world_bcast(&b->session.world, &below, sizeof below, 0);
     b->below = b->below || below;
     b->judged = true;

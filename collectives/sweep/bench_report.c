@@ -454,14 +454,14 @@ const struct bb_report_style bb_report_bench = {.widths = bb_case_widths, .head 
 
 /* ---- lines around a table ---- */
 
-static void print_title(const struct bb_report *r, int coll)
+static void print_title(const struct bb_report *r)
 {
     if (r->full)
         fprintf(r->out, "#\n");
-    bb_print_case_title(r->out, coll, r->ctx->n_modes > 1 ? r->ctx->mode->name : NULL);
-    if (bb_colls[coll].flags & BB_COLL_VARIABLE_COUNTS && r->options->matrix && !r->style->program)
+    bb_print_case_title(r->out, r->coll, r->ctx->n_modes > 1 ? r->ctx->mode->name : NULL);
+    if (bb_colls[r->coll].flags & BB_COLL_VARIABLE_COUNTS && r->options->matrix && !r->style->program)
         fprintf(r->out, "# --matrix sets the size: the most bytes that a rank sends or receives\n");
-    if (bb_colls[coll].flags & BB_COLL_ROUNDS && r->options->aggregate > 1)
+    if (bb_colls[r->coll].flags & BB_COLL_ROUNDS && r->options->aggregate > 1)
         fprintf(r->out, "# -m: the operations of an iteration are not one NCCL group, because the rounds of this "
                         "collective depend on each "
                         "other\n");
@@ -492,9 +492,9 @@ static const struct bb_field summary_fields[] = {
     {0},
 };
 
-static void print_table_line(const struct bb_report *r, int coll)
+static void print_table_line(const struct bb_report *r)
 {
-    const struct table_line line = {.collective = bb_colls[coll].name,
+    const struct table_line line = {.collective = bb_colls[r->coll].name,
                                     .mode = bb_bench_context_mode(r->ctx),
                                     .counts = r->counts,
                                     .mean_gbps = bb_busbw_tally_mean(&r->counts.busbw),
@@ -519,7 +519,7 @@ void bb_report_begin(struct bb_report *r, int coll)
     if (!r->out)
         return;
     if (r->one_line && r->options->sampling.sweep_algorithms) {
-        print_title(r, coll);
+        print_title(r);
         return;
     }
     if (r->one_line) {
@@ -529,7 +529,7 @@ void bb_report_begin(struct bb_report *r, int coll)
         return;
     }
     if (!r->style->program)
-        print_title(r, coll);
+        print_title(r);
     if (r->full)
         fprintf(r->out, "#\n");
     bb_print_placements(r->out, r->style->widths, shows_iterations(r) ? bb_line_width(&widths, iteration_fields) : 0);
@@ -667,7 +667,7 @@ static const char *how_many(const struct bb_report *r, const struct verdict *v, 
 }
 
 /* Appends the failures of a criterion to r->below. */
-static void list_failures(const struct bb_report *r, int coll, const struct verdict *v)
+static void list_failures(const struct bb_report *r, const struct verdict *v)
 {
     static const char *const scopes[] = {[BB_BUSBW_MEAN] = "mean", [BB_BUSBW_PEAK] = "peak", [BB_BUSBW_SIZE] = "size"};
 
@@ -679,7 +679,7 @@ static void list_failures(const struct bb_report *r, int coll, const struct verd
                 continue;
             json_array_append_new(
                 r->below,
-                json_pack("{s:s, s:s, s:s, s:o, s:s?, s:s?, s:s?, s:f, s:o, s:o}", "collective", bb_colls[coll].name,
+                json_pack("{s:s, s:s, s:s, s:o, s:s?, s:s?, s:s?, s:f, s:o, s:o}", "collective", bb_colls[r->coll].name,
                           "mode", bb_bench_context_mode(r->ctx), "scope", scopes[t->scope], "bytes",
                           t->scope == BB_BUSBW_SIZE ? json_integer((json_int_t)t->bytes) : json_null(), "dtype",
                           t->from ? t->from->dtype : NULL, "op", t->from ? t->from->op : NULL, "placement",
@@ -704,9 +704,9 @@ static const char *mean_of(const struct bb_report *r, const struct verdict *v, c
 
 /* Writes how to find slow links between nodes; "" on one node. Between two nodes all links may be equally slow, which
  * only a limit for the links detects: for sendrecv that for the bus bandwidth, for others that of health. */
-static const char *link_test(const struct bb_report *r, int coll, double limit_gbps, char text[112])
+static const char *link_test(const struct bb_report *r, double limit_gbps, char text[112])
 {
-    if (coll == BB_SENDRECV)
+    if (r->coll == BB_SENDRECV)
         snprintf(text, 112, "; to find slow links: %s bench p2p --max-slow 0 --min-gbps %.4g", bb_environment_program(),
                  limit_gbps);
     else
@@ -724,8 +724,7 @@ static const char *limits_option(const struct bb_report *r)
 enum { SHORTFALL_TEXT = 512 };
 
 /* Writes to text why a criterion is not met. Returns text. */
-static const char *shortfall_text(const struct bb_report *r, int coll, const struct verdict *v,
-                                  char text[SHORTFALL_TEXT])
+static const char *shortfall_text(const struct bb_report *r, const struct verdict *v, char text[SHORTFALL_TEXT])
 {
     const struct bb_busbw_threshold *t = &r->thresholds[v->threshold];
     const char *mode = r->ctx->n_modes > 1 ? bb_bench_context_mode(r->ctx) : NULL;
@@ -734,7 +733,8 @@ static const char *shortfall_text(const struct bb_report *r, int coll, const str
     const char *of = bb_busbw_threshold_text(t, size);
     const int digits = digits_that_differ(v->busbw_gbps, t->gbps);
 
-    snprintf(what, sizeof what, "%s%s%s%s", bb_colls[coll].name, mode ? " (" : "", mode ? mode : "", mode ? ")" : "");
+    snprintf(what, sizeof what, "%s%s%s%s", bb_colls[r->coll].name, mode ? " (" : "", mode ? mode : "",
+             mode ? ")" : "");
     if (t->from && r->expected)
         snprintf(from, sizeof from, " (%g %% of the expected %g GB/s)", 100 * r->expected->fraction,
                  t->gbps / r->expected->fraction);
@@ -749,7 +749,7 @@ static const char *shortfall_text(const struct bb_report *r, int coll, const str
     if (isfinite(v->busbw_gbps))
         snprintf(text, SHORTFALL_TEXT, "%s: %s%s is %.*g GB/s, below the required %.*g GB/s%s%s%s%s%s%s", what, name,
                  where(r, v, place), digits, v->busbw_gbps, digits, t->gbps, from, mean_of(r, v, mean),
-                 how_many(r, v, count), link_test(r, coll, t->gbps, links), restricted ? "; restricted by " : "",
+                 how_many(r, v, count), link_test(r, t->gbps, links), restricted ? "; restricted by " : "",
                  restricted ? restricted : "");
     else
         snprintf(text, SHORTFALL_TEXT, "%s: cannot check the bus bandwidth (%s, %s): %s", what, limits_option(r), of,
@@ -763,12 +763,12 @@ static const char *shortfall_text(const struct bb_report *r, int coll, const str
 }
 
 /* Adds a criterion to r->checks. reason: why it is not met; "": it is. */
-static void add_criterion(const struct bb_report *r, int coll, const struct verdict *v, const char *reason)
+static void add_criterion(const struct bb_report *r, const struct verdict *v, const char *reason)
 {
     const struct bb_busbw_threshold *t = &r->thresholds[v->threshold];
     char name[128], size[BB_BYTES_TEXT];
 
-    snprintf(name, sizeof name, "%s %s: bus bandwidth, %s", bb_colls[coll].name, bb_bench_context_mode(r->ctx),
+    snprintf(name, sizeof name, "%s %s: bus bandwidth, %s", bb_colls[r->coll].name, bb_bench_context_mode(r->ctx),
              t->from ? "lowest against its limit" : bb_busbw_threshold_text(t, size));
     bb_checks_add(r->checks, &(struct bb_check){.check = name,
                                                 .status = *reason ? BB_CHECK_FAIL : BB_CHECK_OK,
@@ -779,7 +779,7 @@ static void add_criterion(const struct bb_report *r, int coll, const struct verd
 }
 
 /* Prints an error for each criterion that is not met. Returns true if there is one. */
-static bool check_thresholds(const struct bb_report *r, int coll)
+static bool check_thresholds(const struct bb_report *r)
 {
     char reason[SHORTFALL_TEXT];
     bool below = false;
@@ -788,11 +788,11 @@ static bool check_thresholds(const struct bb_report *r, int coll)
         const struct verdict v = judge(r, i);
 
         i = next_threshold(r, v.end);
-        add_criterion(r, coll, &v, v.failed ? shortfall_text(r, coll, &v, reason) : "");
+        add_criterion(r, &v, v.failed ? shortfall_text(r, &v, reason) : "");
         if (v.failed == 0)
             continue;
         below = true;
-        list_failures(r, coll, &v);
+        list_failures(r, &v);
         (void)bb_err_job(BB_EBELOW, "%s", reason);
     }
     return below;
@@ -846,7 +846,7 @@ static void print_slowest_group(const struct bb_report *r)
 }
 
 /* Prints a line for each criterion that is not printed otherwise; in tables of one line, for each that is not met. */
-static void print_criteria(const struct bb_report *r, int coll)
+static void print_criteria(const struct bb_report *r)
 {
     char size[BB_BYTES_TEXT], found[32], place[BB_GROUP_TEXT + 8], count[64];
 
@@ -859,7 +859,7 @@ static void print_criteria(const struct bb_report *r, int coll)
         if (r->one_line ? !v.failed : t->scope == BB_BUSBW_MEAN)
             continue;
         snprintf(found, sizeof found, "%.*g GB/s", digits, v.busbw_gbps);
-        fprintf(r->out, "# Bus bandwidth, %s %s: %s, required %.*g: %s%s%s\n", bb_colls[coll].name,
+        fprintf(r->out, "# Bus bandwidth, %s %s: %s, required %.*g: %s%s%s\n", bb_colls[r->coll].name,
                 bb_busbw_threshold_text(t, size), isfinite(v.busbw_gbps) ? found : "no result to judge", digits,
                 t->gbps, v.failed ? "FAILED" : "OK", v.failed ? where(r, &v, place) : "", how_many(r, &v, count));
     }
@@ -942,26 +942,26 @@ static void print_warnings(const struct bb_report *r, const unsigned long long w
                     bb_warnings[i].text, bb_warnings[i].advice);
 }
 
-static void print_footer(const struct bb_report *r, int coll)
+static void print_footer(const struct bb_report *r)
 {
     const struct bb_table_counts *t = &r->counts;
 
     if (r->one_line && !r->options->sampling.sweep_algorithms)
-        print_table_line(r, coll);
+        print_table_line(r);
     if (t->unchecked > 0 && r->full && !r->style->program)
         fprintf(r->out, "# Out of bounds values : N/A (%llu of the results above were not verified)\n", t->unchecked);
     else if (r->full)
         fprintf(r->out, "# Out of bounds values : %llu %s\n", t->wrong, t->wrong ? "FAILED" : "OK");
     if (!r->one_line || r->options->sampling.sweep_algorithms)
         print_busbw(r);
-    print_criteria(r, coll);
+    print_criteria(r);
     if (shows_skew(r) && !r->one_line && r->ctx->world->size > 1)
         print_skew(r);
     if (!r->full)
         return;
     print_warnings(r, t->warned, t->results);
     fprintf(r->out, "#\n# Collective test concluded: %s\n",
-            r->style->program ? r->style->program : bb_colls[coll].name);
+            r->style->program ? r->style->program : bb_colls[r->coll].name);
     if (r->options->memory)
         print_memory(r);
     if (r->style->program)
@@ -1131,30 +1131,31 @@ out:
     return rc;
 }
 
-bool bb_report_end(struct bb_report *r, int coll)
+bool bb_report_end(struct bb_report *r)
 {
     bool below;
 
     if (r->style->program && r->cycle + 1 != r->options->cycles)
         return false;
     if (r->out) {
-        print_footer(r, coll);
+        print_footer(r);
         fflush(r->out);
     }
-    below = check_thresholds(r, coll);
+    below = check_thresholds(r);
     r->all.below |= below;
     return below;
 }
 
 void bb_report_skip(struct bb_report *r, int coll)
 {
+    r->coll = coll;
     if (r->out && r->style->program)
         bb_report_begin(r, coll);
     if (r->out)
         fprintf(r->out, "%s# %s: the number of ranks per group is not a power of 2, skipping\n", r->full ? "#\n" : "",
                 bb_colls[coll].name);
     if (r->style->program)
-        (void)bb_report_end(r, coll);
+        (void)bb_report_end(r);
 }
 
 /* ---- results ---- */

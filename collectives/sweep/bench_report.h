@@ -140,7 +140,7 @@ void bb_report_skip(struct bb_report *r, int coll);
  * bb_report_end - print the footer of a table. Returns true if a bus bandwidth is below its threshold or cannot be
  * determined, after printing one error line for each such threshold.
  */
-bool bb_report_end(struct bb_report *r, int coll);
+bool bb_report_end(struct bb_report *r);
 
 /* bb_report_mean_verdict - return "OK" or "FAILED" if --min-busbw has thresholds for the mean bus bandwidth of the table;
  * NULL: it has none. */

@@ -25,10 +25,10 @@ static void read_uuid(int ordinal, const struct cudaDeviceProp *prop, unsigned c
         memcpy(uuid, prop->uuid.bytes, BB_UUID_BYTES);
 }
 
-static void format_uuid(const unsigned char b[16], char text[48])
+static void format_uuid(const unsigned char b[16], char text[BB_ABSENT_TEXT])
 {
-    snprintf(text, 48, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1], b[2],
-             b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+    snprintf(text, BB_ABSENT_TEXT, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0],
+             b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
 }
 
 int bb_device_use(int ordinal, struct bb_device_info *info)
@@ -98,20 +98,20 @@ int bb_device_count_in_child(void)
     return child > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* Writes the first entry of CUDA_VISIBLE_DEVICES that is not among its first n to text[48]; "": there is none. An entry that CUDA
+/* Writes the first entry of CUDA_VISIBLE_DEVICES that is not among its first n to text; "": there is none. An entry that CUDA
  * does not find hides the later ones. */
-static void find_absent(const char *listed, int n, char text[48])
+static void find_absent(const char *listed, int n, char text[BB_ABSENT_TEXT])
 {
     for (; listed && *listed && n > 0; n--)
         listed = strchr(listed, ',') ? strchr(listed, ',') + 1 : NULL;
     if (listed) {
         listed += strspn(listed, " ");
-        snprintf(text, 48, "%.*s", (int)strcspn(listed, ","), listed);
+        snprintf(text, BB_ABSENT_TEXT, "%.*s", (int)strcspn(listed, ","), listed);
     }
 }
 
 /* absent: out, as in struct bb_device_info */
-static int list_visible(struct bb_visible *visible, char absent[48])
+static int list_visible(struct bb_visible *visible, char absent[BB_ABSENT_TEXT])
 {
     const char *listed = getenv("CUDA_VISIBLE_DEVICES");
     struct cudaDeviceProp prop = {.name = ""};
@@ -276,7 +276,7 @@ static int use_device(int ordinal, struct bb_device_info *info)
 int bb_device_choose(struct bb_world *w, int first, enum bb_share share, struct bb_device_info *info)
 {
     struct bb_visible own, *all = NULL;
-    char absent[sizeof info->absent];
+    char absent[BB_ABSENT_TEXT];
     unsigned any_short;
     bool lacks;
     int ordinal = 0, n, rc;

@@ -10,6 +10,7 @@
 #include <stddef.h>
 
 /* Properties of a GPU. Contains no pointers, so that ranks can exchange the struct by value. */
+enum { BB_ABSENT_TEXT = 48 };
 struct bb_device_info {
     char name[128];
     char uuid[48]; /* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx" */
@@ -17,7 +18,8 @@ struct bb_device_info {
     int ordinal;   /* CUDA device number on this rank */
     int node_gpus; /* number of GPUs that CUDA shows to the ranks of the node; 0: unknown, because CUDA_VISIBLE_DEVICES or
                       NVIDIA_VISIBLE_DEVICES may hide some, or with is_short none. Set by bb_device_choose, also if it fails */
-    char absent[48]; /* entry of this rank's CUDA_VISIBLE_DEVICES that CUDA does not find; "": none. Set likewise */
+    char absent
+        [BB_ABSENT_TEXT]; /* entry of this rank's CUDA_VISIBLE_DEVICES that CUDA does not find; "": none. Set likewise */
     bool is_short;   /* node_gpus is less than the number of ranks of the node, also 0; only with BB_SHARE_IF_SHORT */
     char no_gpu[80]; /* why this rank has no GPU, as CUDA reports it; "": it has one. Only with is_short */
     int sm_count;

@@ -2,6 +2,7 @@
 #include "proxies/offline/layouts/recompute.h"
 
 #include "bootstrap/base/alloc.h"
+#include "proxies/simulation/machine/software.h"
 #include "proxies/simulation/simulate/engine/op_time.h"
 #include "proxies/workloads/registry/registry.h"
 #include "proxies/workloads/transformer/memory.h"
@@ -16,7 +17,7 @@
 /* Recomputation of single operations is PyTorch's (selective checkpointing), of modules Megatron-LM's. */
 static bool is_torch(const struct bb_recompute_subject *s)
 {
-    return s->software && strncmp(s->software, "torch", strlen("torch")) == 0;
+    return bb_software_is_torch(s->software);
 }
 
 /* Returns the modules that the software can recompute, as a bit mask. PyTorch: attention, as a layer without its MLP. */

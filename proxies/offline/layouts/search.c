@@ -423,12 +423,22 @@ out:
     return rc;
 }
 
-/* Returns whether layout i, with the memory of try_memory, fits with the unequal load of its experts, too. */
-static bool fits(const struct work *w, int i)
+/* Rejects a layout that does not fit with the unequal load of its experts. */
+static void try_unequal_load(void *arg, int i)
 {
+    struct work *w = arg;
     struct bb_layout_row row = w->rows[i];
 
-    return w->rc[i] == 0 && w->unfit[i] < w->space->n_recomputes && (!w->equalizes || refit_load(w, &row) == 0);
+    w->rc[i] = w->equalizes ? refit_load(w, &row) : 0;
+}
+
+/* Returns whether layout i, with the memory of try_memory, fits with the unequal load of its experts, too. */
+static bool fits(struct work *w, int i)
+{
+    if (w->rc[i] != 0 || w->unfit[i] >= w->space->n_recomputes)
+        return false;
+    try_unequal_load(w, i);
+    return w->rc[i] == 0;
 }
 
 static int count_fitting(const struct work *w)
@@ -1159,15 +1169,6 @@ static void try_without_overlap(void *arg, int i)
     w->rc[i] = simulate_row(w, 0, INFINITY, &other);
     if (w->rc[i] == 0 && other.step_ns < row->step_ns)
         *row = other;
-}
-
-/* Rejects a layout that does not fit with the unequal load of its experts. */
-static void try_unequal_load(void *arg, int i)
-{
-    struct work *w = arg;
-    struct bb_layout_row row = w->rows[i];
-
-    w->rc[i] = w->equalizes ? refit_load(w, &row) : 0;
 }
 
 /* Finds the recomputation of a layout with the unequal load of its experts, and if it differs, its time with equal load. */

@@ -221,10 +221,10 @@ void bb_forecast_memory_text(const struct bb_plan *plan, const struct bb_forecas
     if (bb_forecast_is_tight(plan, f) && bb_forecast_fits(plan, f) && f->software)
         advise_layout(plan, f, text + n, size - (size_t)n);
     else if (f->saves_nothing)
-        snprintf(
-            text + n, size - (size_t)n, "; --recompute selective saves nothing: fused attention stores no scores%s",
-            f->software && bb_begins_with(f->software->name, "torch") ? " (torchtitan's selective is --recompute ops)"
-                                                                      : "");
+        snprintf(text + n, size - (size_t)n,
+                 "; --recompute selective saves nothing: fused attention stores no scores%s",
+                 f->software && bb_software_is_torch(f->software->name) ? " (torchtitan's selective is --recompute ops)"
+                                                                        : "");
 }
 
 /* Writes the memory that training needs with all layers recomputed, and whether a fused loss makes it fit. */

@@ -69,6 +69,11 @@ const struct bb_software *bb_software_of(const char *name, bool sharded, bool ov
     return &rows[i];
 }
 
+bool bb_software_is_torch(const char *name)
+{
+    return name && strncmp(name, "torch", strlen("torch")) == 0;
+}
+
 void bb_software_apply(const struct bb_software *s, struct bb_cluster *c)
 {
     const enum bb_gpu_generation g = bb_cluster_generation(c);

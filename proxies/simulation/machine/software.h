@@ -39,6 +39,8 @@ extern const char *const bb_software_names[]; /* values of --software; the last 
  *   overlaps    false: --no-overlap
  */
 const struct bb_software *bb_software_of(const char *name, bool sharded, bool overlaps);
+/* bb_software_is_torch - returns whether a value of --software is PyTorch's: torch, torch-compile, torch-te; NULL: false. */
+bool bb_software_is_torch(const char *name);
 /* bb_software_apply - multiplies the rates in section "achieved" by the factors of the software; without this section
  * the cluster is unchanged. */
 void bb_software_apply(const struct bb_software *s, struct bb_cluster *c);

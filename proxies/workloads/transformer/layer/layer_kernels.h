@@ -110,9 +110,9 @@ struct bb_layer_sizes {
     unsigned graph_modules; /* launched as CUDA graphs: bit mask of enum bb_graph_module */
     bool dropless;          /* experts take all tokens that choose them (no capacity factor) */
     bool sorts_rows;        /* a rank receives rows for several experts from several ranks and sorts them by expert */
-    int64_t rows_routed;    /* rows (token copies) for the experts: tokens x top_k */
-    int64_t
-        rows_sent; /* rows that a rank sends: rows_routed; with dedup dispatch, one per token and destination node */
+    /* rows (token copies): rows_routed: for the experts, tokens x top_k; rows_sent: that a rank sends, with dedup dispatch one
+     * per token and destination node, else rows_routed */
+    int64_t rows_routed, rows_sent;
     bool gated, qkv_bias, out_bias, mlp_bias, expert_bias;
     bool causal, rotary, dropout;
     int64_t step_rank; /* selective scan (Mamba 1): see struct bb_arch_scan */

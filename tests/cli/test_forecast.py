@@ -611,6 +611,15 @@ def test_the_first_number_of_gpus_that_fits_is_named(busbar):
     assert last.startswith("# accuracy: megatron, Hopper, dense, 16 bits (")
 
 
+def test_overlap_efficiency_counts_kernels_without_communication(busbar):
+    """(compute alone + bubble + communication alone - step) / the shorter; the rank of the step has the longest kernels. Contention extends
+    kernels in the full step, which is no time saved."""
+    p = plan(busbar, "--model llama3_8b --ranks 32 --tp 4 --pp 2 --cluster h100-sxm-ib")["predicted"]
+    busy = p["compute_alone_us"] + p["breakdown"]["bubble_us"]
+    assert p["breakdown"]["compute_us"] > 1.01 * p["compute_alone_us"]
+    assert p["overlap_efficiency"] == pytest.approx((busy + p["comm_alone_us"] - p["step_us"]) / min(busy, p["comm_alone_us"]), abs=1e-3)
+
+
 def test_default_batch_with_a_large_bubble_is_named(busbar):
     """1F1B of m micro-batches in p equal stages idles (p - 1) / (m + p - 1) of the time: 3 / 7 without communication, here 34 % of the step."""
     args = "--model llama3_70b --ranks 256 --tp 8 --pp 4 --cluster h100-sxm-ib"

@@ -290,6 +290,8 @@ static void predict_compute_alone(const struct bb_step *step, struct bb_predicti
         const int64_t ns = time_kernels(&step->roles[r].program, &known, times[r], delays_ns[r]);
 
         p->compute_alone_ns = ns > p->compute_alone_ns ? ns : p->compute_alone_ns;
+        if (r == step->role_of[p->classes[p->slowest].rank])
+            p->slowest_compute_alone_ns = ns;
     }
     bb_op_times_release(&known);
     free(delays_ns);
@@ -427,7 +429,8 @@ void bb_prediction_release(struct bb_prediction *p)
 double bb_predicted_efficiency(const struct bb_prediction *p)
 {
     const struct bb_predicted_rank *r = &p->classes[p->slowest];
-    int64_t compute_ns = r->exposed.bubble_ns > 0 ? r->all.compute_ns + r->exposed.bubble_ns : p->compute_alone_ns;
+    const int64_t bubble_ns = r->exposed.bubble_ns,
+                  compute_ns = bubble_ns > 0 ? p->slowest_compute_alone_ns + bubble_ns : p->compute_alone_ns;
 
     if (p->compute_alone_ns < 0)
         return NAN;

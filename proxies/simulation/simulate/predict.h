@@ -76,6 +76,7 @@ struct bb_prediction {
     /* Step time without communication, and step time without compute. Both are -1 unless the step contains both
      * compute and communication. */
     int64_t compute_alone_ns, comm_alone_ns;
+    int64_t slowest_compute_alone_ns; /* as compute_alone_ns, of the rank of classes[slowest]; only with both */
     int64_t slow_cost_ns; /* step time minus the step time without conditions.slow; 0: conditions.slow is empty */
 };
 

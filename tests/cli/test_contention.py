@@ -83,7 +83,7 @@ LLAMA = ("transformer", "--model", "llama3_8b", "--ranks", 64, "--tp", 8, "--pp"
     ("--slow rank=21:1.05", "rank 21 (x1.05) costs ", 1e-4, 0.05),
     ("--slow rank=21:0.9", "rank 21 (x0.9) costs nothing: the step is not longer; a rank with a factor below 1 is faster, half its speed is rank=R:2", 0, 0),
     ("--slow link=node3-nic2:0.5,rank=21:1.5 --delay rank=9:5ms",
-     "node 3's NIC 2 (x0.5), rank 21 (x1.5) and rank 9 (5000 us late) together cost ", 0.05, 0.6),
+     "node 3's NIC 2 (x0.5), rank 21 (x1.5) and rank 9 (5.00 ms late) together cost ", 0.05, 0.6),
     ("--slow link=node1-node4:0.5", "the path of nodes 1 and 4 (x0.5): the step does not use this link", 0, 0)])
 def test_plan_names_the_injected_faults_and_their_cost(busbar, faults, names, least, most):
     """The cost is the difference of two plans, with and without the faults. No healthy rank is named in the default output."""

@@ -87,10 +87,11 @@ void bb_forecast_guess_text(const struct bb_forecast *f, char *text, size_t size
         return;
     n = snprintf(text, size, "by busbar: %s%s; ", guess, f->recompute ? " (--recompute none prevents this)" : "");
     if (f->fewest_layers > 0 || f->faster_modules)
-        n += snprintf(text + n, size - (size_t)n,
-                      "in training some experts get more tokens than others, which then adds memory in only one layer; "
-                      "if their load is forced to be equal, %s fits too (%s); ",
-                      equal_load_options(f, options), bb_format_rounded_time(bb_us_of(f->fewest_ns), time));
+        n += snprintf(
+            text + n, size - (size_t)n,
+            "in training some experts get more tokens than others, which adds memory in only one layer with this "
+            "recomputation; if their load is forced to be equal, %s fits too (%s); ",
+            equal_load_options(f, options), bb_format_rounded_time(bb_us_of(f->fewest_ns), time));
     n += snprintf(text + n, size - (size_t)n, "without %s, ",
                   !f->recompute        ? "it"
                   : f->precision_aware ? "both"
@@ -471,11 +472,9 @@ static void write_mamba_range(char *text, size_t size)
             min = fmin(min, kinds[i].within);
             max = fmax(max, kinds[i].within);
         }
-    snprintf(
-        text, size,
-        "; in 80%% of the %d published steps of other kinds with Mamba, the forecast was off by up to %.0f to %.0f%%, "
-        "depending on the kind",
-        steps, 100 * min, 100 * max);
+    snprintf(text, size,
+             "; other kinds with Mamba (%d published steps): 80%% within %.0f to %.0f%%, depending on the kind", steps,
+             100 * min, 100 * max);
 }
 
 void bb_forecast_accuracy_text(const struct bb_forecast *f, const struct bb_cluster *c, char *text, size_t size)

@@ -251,18 +251,19 @@ static void write_longest(const struct bb_plan *plan, const struct bb_prediction
 #define LARGE_BUBBLE 0.1
 #define HUGE_BUBBLE  0.2
 
-/* A large pipeline bubble, and what reduces it. */
+/* A pipeline bubble that is large without its part from unequal stages, and what reduces it. */
 static void write_batch(const struct bb_plan *plan, const struct bb_predicted_rank *slowest, char text[TEXT])
 {
     const int64_t idle_ns = slowest->exposed.bubble_ns - (slowest->imbalance_ns > 0 ? slowest->imbalance_ns : 0);
-    const double share = (double)idle_ns / (double)slowest->all.step_ns;
+    const double share = (double)idle_ns / (double)slowest->all.step_ns,
+                 shown = 100 * (double)slowest->exposed.bubble_ns / (double)slowest->all.step_ns;
     char chunks[40] = "";
 
     if (plan->forecast && plan->forecast->default_batch && share > LARGE_BUBBLE)
         snprintf(text, TEXT,
                  "%.0f samples per step by default: the pipeline bubble takes %.0f%% of the step; set "
                  "--global-batch-size",
-                 plan->step->samples, 100 * share);
+                 plan->step->samples, shown);
     else if (plan->forecast && share > HUGE_BUBBLE) {
         if (plan->forecast->chunks)
             snprintf(chunks, sizeof(chunks), "chunks (--vpp %d), ", plan->forecast->chunks);
@@ -270,7 +271,7 @@ static void write_batch(const struct bb_plan *plan, const struct bb_predicted_ra
             text, TEXT,
             "the pipeline bubble takes %.0f%% of the step; shorter with %sfewer stages (--%s) or more micro-batches "
             "(--%s)",
-            100 * share, chunks, plan->forecast->stages_option, plan->forecast->batches_option);
+            shown, chunks, plan->forecast->stages_option, plan->forecast->batches_option);
     }
 }
 

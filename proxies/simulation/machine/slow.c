@@ -277,13 +277,16 @@ static void write_slow(const struct bb_slow_item *item, bool named, char text[64
 {
     const int numbers[] = {item->number, item->other};
     int used = 0, next = 0;
+    char time[BB_ROUNDED_TEXT];
 
     for (int i = 0; i < FORMS; i++)
         for (const char *c = forms[i].kind != item->kind ? "" : named ? forms[i].name : forms[i].location; *c; c++)
             used += *c == '#' ? snprintf(text + used, 64 - (size_t)used, "%d", numbers[next++])
                               : snprintf(text + used, 64 - (size_t)used, "%c", *c);
-    if (item->kind == BB_SLOW_DELAY)
-        snprintf(text + used, 64 - (size_t)used, named ? " (%.9g us late)" : "%.9gus", item->factor);
+    if (item->kind == BB_SLOW_DELAY && named)
+        snprintf(text + used, 64 - (size_t)used, " (%s late)", bb_format_rounded_time(item->factor, time));
+    else if (item->kind == BB_SLOW_DELAY)
+        snprintf(text + used, 64 - (size_t)used, "%.9gus", item->factor);
     else
         snprintf(text + used, 64 - (size_t)used, named ? " (x%g)" : "%g", item->factor);
 }

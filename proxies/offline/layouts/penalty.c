@@ -79,9 +79,8 @@ void bb_layouts_penalty_text(const struct bb_layout_choice *c, const struct bb_l
                  "the predicted time",
                  layout, 100 * k->longer);
     else
-        snprintf(
-            text, size,
-            "measured time by predicted time: the mean of the %d published step%s with %s is %sabove that of other "
-            "published steps",
-            k->steps, bb_plural(k->steps), layout, k->longer > 0 ? "" : "not ");
+        snprintf(text, size,
+                 "the %d published step%s with %s took, relative to the prediction, on average %slonger than other "
+                 "published steps",
+                 k->steps, bb_plural(k->steps), layout, k->longer > 0 ? "" : "no ");
 }

@@ -110,7 +110,7 @@ static const struct bb_field fields[] = {
     {"ep", "ep", "", 3, 0, SHOWS(of.choice.ep)},
     {"pp", "pp", "", 4, 0, SHOWS(of.choice.pp)},
     {"dp", "dp", "", 5, 0, SHOWS(of.choice.dp)},
-    {"variants", "layouts", "", 8, 0, SHOWS(of.variants)},
+    {"variants", "layouts", "fit", 8, 0, SHOWS(of.variants)},
     {"vpp", SHOWS(of.choice.vpp)},
     BB_NAMED(struct shown, schedule),
     {NULL, " schedule", "", 14, 0, SHOWS(schedule_text), .form = BB_FORM_LEFT},
@@ -296,10 +296,14 @@ static bool chose_optimizer(const struct bb_layouts *found, const struct bb_layo
     return row->choice.precision_aware;
 }
 
-/* Prints "layout 1" or "layouts 1, 3 and 5" after `title`. listed: [n] indices of rows */
+/* Prints "layout 1", "layouts 1, 3 and 5" or "layouts 1 to 3" after `title`. listed: [n] indices of rows */
 static void print_numbers(const char *title, const int *listed, int n, FILE *out)
 {
     fprintf(out, "%s: layout%s ", title, bb_plural((unsigned)n));
+    if (n > 2 && listed[n - 1] - listed[0] == n - 1) {
+        fprintf(out, "%d to %d", listed[0] + 1, listed[n - 1] + 1);
+        return;
+    }
     for (int i = 0; i < n; i++)
         fprintf(out, "%s%d", i == 0 ? "" : i < n - 1 ? ", " : " and ", listed[i] + 1);
 }
@@ -488,10 +492,10 @@ void bb_layouts_print_explained(const struct bb_layouts *found, const struct bb_
         fprintf(out, "; the best of %lld such layouts that fit", explained->fitting);
     fprintf(out, "\n#   command:%s\n", command);
     if (place != 1)
-        print_difference(best, row, "it", out);
+        print_difference(best, row, "this layout", out);
     if (found->penalized) {
         fputs("#   ", out);
-        print_penalty(found, row, "it", out);
+        print_penalty(found, row, "this layout", out);
         fputs("; ", out);
         print_penalty(found, best, "layout 1", out);
         fputc('\n', out);

@@ -584,14 +584,17 @@ static void add_placeholders(const struct bb_memory *m, int layer, struct placeh
     const bool is_head = layer == BB_ARCH_HEAD;
     struct bb_arch_tensor tensors[BB_ARCH_TENSORS];
     const int n = bb_arch_tensors(m->arch, is_head && m->arch->tied ? BB_ARCH_EMBEDDING : layer, tensors);
+    const int before = p->n; /* the names of one layer differ from each other */
 
-    for (int i = 0; i < n; i++) {
+    for (int i = 0, next = 0; i < n; i++) {
         const struct bb_arch_tensor *t = &tensors[i];
-        int k = 0;
+        int tried = 0;
 
-        while (k < p->n && strcmp(p->names[k], t->name) != 0)
-            k++;
-        if (k < p->n || p->n == 4 * BB_ARCH_TENSORS || (is_head && !t->rows))
+        /* layers list common tensors in one order: mostly the next name is equal */
+        while (tried < before && strcmp(p->names[(next + tried) % before], t->name) != 0)
+            tried++;
+        next += tried < before ? tried + 1 : 0;
+        if (tried < before || p->n == 4 * BB_ARCH_TENSORS || (is_head && !t->rows))
             continue;
         p->names[p->n++] = t->name;
         p->elements += (double)bb_arch_tensor_share(t, t->expert ? m->grid->etp : m->grid->tp, 1) /

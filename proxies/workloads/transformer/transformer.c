@@ -929,25 +929,26 @@ int bb_training_min_recompute_layers(const struct bb_proxy_config *c, const stru
     struct bb_step step = {.proxy = c->proxy};
     struct bb_training t = {.config = c, .step = &step, .arch = *arch};
     int rc, too_few = 0, all;
+    double with;
 
     *layers = 0;
     *bytes = 0;
     TRY(resolve_bytes(&t));
     t.layers_config.recompute = BB_RECOMPUTE_FULL;
+    *bytes = max_rank_bytes(&t);
     /* Binary search for the smallest number of recomputed layers per model chunk with which training fits in GPU
      * memory. In each iteration, recomputing too_few layers is known to be insufficient and recomputing `all` layers
-     * to be sufficient; only the initial `all` (all layers of the largest chunk) is untested. If no smaller number
-     * suffices, *layers stays 0, which means all layers. */
-    for (all = max_chunk_layers(&t); all - too_few > 1;) {
+     * to be sufficient, first those of the largest chunk. If no smaller number suffices, *layers stays 0: all layers. */
+    for (all = max_chunk_layers(&t); *bytes <= gpu_bytes && all - too_few > 1;) {
         t.layers_config.recompute_layers = too_few + (all - too_few) / 2;
-        *bytes = max_rank_bytes(&t);
-        if (*bytes <= gpu_bytes)
-            *layers = all = t.layers_config.recompute_layers;
-        else
+        with = max_rank_bytes(&t);
+        if (with > gpu_bytes) {
             too_few = t.layers_config.recompute_layers;
+            continue;
+        }
+        *layers = all = t.layers_config.recompute_layers;
+        *bytes = with;
     }
-    t.layers_config.recompute_layers = *layers;
-    *bytes = max_rank_bytes(&t);
 out:
     release_bytes(&t);
     return rc;

@@ -537,6 +537,9 @@ void bb_plan_describe_step(const struct bb_plan_options *o, const struct bb_step
                  " hyper-connections");
     f->saves_nothing = t->recompute && strcmp(t->recompute, "selective") == 0 && !t->recompute_modules &&
                        f->attention && strcmp(f->attention, "fused") == 0;
+    f->recomputes_less = f->software && bb_software_is_torch(f->software->name) &&
+                         strcmp(f->software->name, "torch-te") != 0 && !t->recompute && t->lora_rank == 0 &&
+                         f->experts == BB_EXPERTS_NONE && !f->mamba;
     f->attention_guessed = f->attention && strcmp(f->attention, "unfused") == 0 && !o->config.transformer.attention;
 }
 
@@ -597,8 +600,6 @@ static int build_step(const struct bb_plan_options *o, const struct bb_proxy *pr
     forget_recompute(&guessed);
     if (may_guess && f->forecast.without_bytes > BB_SAFE_MEMORY * f->forecast.gpu_bytes)
         TRY(guess_memory(proxy, cluster, &guessed, &f->forecast));
-    if (!assumes && f->forecast.software && bb_software_is_torch(f->forecast.software->name))
-        f->forecast.recompute_layers = 0; /* PyTorch has no number of layers */
     f->forecast.is_assumed = assumes && (f->forecast.recompute || f->forecast.precision_aware);
     f->forecast.none_fits &= assumes;
     f->forecast.savings = assumes ? f->forecast.savings : NULL;

@@ -452,6 +452,9 @@ def test_memory_line_says_what_helps(busbar):
     assert selective.endswith("fits; --recompute selective saves nothing: fused attention stores no scores")
     assert selective.split(":")[0] == memory("--seq-length 2048 --recompute none").split(":")[0]
     assert memory("--seq-length 2048 --recompute selective --software torch").endswith("stores no scores (torchtitan's selective is --recompute ops)")
+    default = "; no recomputation (torchtitan's default: --recompute ops)"
+    assert all(memory(f"--seq-length 2048 --software {more}").endswith(default) for more in ("torch", "torch-compile"))
+    assert not any(default in memory(f"--seq-length 2048 --software {more}") for more in ("megatron", "torch-te", "torch --recompute none", "torch --lora-rank 16"))
 
 
 def count_within(layouts, error):
@@ -833,10 +836,11 @@ LAYERS = [f"--recompute full --recompute-num-layers {layers}" for layers in rang
     ("--model llama3_70b --layers 8 --ranks 8 --tp 4 --pp 2 --sequence-parallel --dp-sync distributed --use-precision-aware-optimizer --seq-length 8192 --micro-batches 4",
      ["--recompute-modules mlp", *LAYERS[:3], "--recompute full"], {22: LAYERS[0], 21: LAYERS[1], 20: "--recompute-modules mlp", 19.5: "--recompute full"}),
     ("--model llama3_8b --layers 8 --ranks 8 --dp-sync zero3 --seq-length 16384 --micro-batches 1",
-     ["--recompute ops", *LAYERS, "--recompute full"], {58: LAYERS[0], 50: "--recompute ops", 48: LAYERS[5], 42: "--recompute full"}),
+     ["--recompute ops", "--recompute full"], {58: "--recompute ops", 50: "--recompute ops", 48: "--recompute full", 42: "--recompute full"}),
 ])
 def test_assumes_the_fastest_recomputation_that_fits(busbar, args, candidates, chosen):
-    """Of all that the software has and that fit in 95 % of the memory: Megatron-LM recomputes modules, PyTorch operations, both whole layers."""
+    """Of all that the software has and that fit in 95 % of the memory: Megatron-LM recomputes modules or a number of layers, PyTorch operations or
+    all layers (torchtitan: SelectiveAC and FullAC, of which the former is the default)."""
     args += " --cluster h100-sxm-ib"
     each = {more: plan(busbar, f"{args} {more}")["predicted"] for more in candidates}
     for memory, added in chosen.items():

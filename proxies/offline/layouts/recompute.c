@@ -14,7 +14,8 @@
 
 /* ---- kinds ---- */
 
-/* Recomputation of single operations is PyTorch's (selective checkpointing), of modules Megatron-LM's. */
+/* Recomputation of single operations is PyTorch's (selective checkpointing), of modules and of a number of layers
+ * Megatron-LM's; torchtitan's policies are SelectiveAC and FullAC (torchtitan/distributed/activation_checkpoint.py). */
 static bool is_torch(const struct bb_recompute_subject *s)
 {
     return bb_software_is_torch(s->software);
@@ -264,7 +265,10 @@ int bb_recompute_layers(const struct bb_recompute_subject *s, const struct bb_re
 
     *found = (struct bb_recompute_candidate){.recompute = BB_RECOMPUTE_FULL, .ns = INFINITY};
     as = bb_recompute_config(s->config, found);
-    TRY(bb_training_min_recompute_layers(&as, s->arch, s->usable_bytes, &found->layers, &found->bytes));
+    if (is_torch(s))
+        TRY(bb_training_bytes(&as, s->arch, &found->bytes));
+    else
+        TRY(bb_training_min_recompute_layers(&as, s->arch, s->usable_bytes, &found->layers, &found->bytes));
     if (found->bytes <= s->usable_bytes)
         found->ns = (cost && cost->known ? cost->layers_ns : 0) *
                     (found->layers > 0 ? (double)found->layers * chunks / s->arch->layers : 1.0 / stages_of(s));

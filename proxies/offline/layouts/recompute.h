@@ -56,7 +56,8 @@ void bb_recompute_cost_compute(const struct bb_recompute_subject *s, const struc
  *   cost        NULL: unknown
  *   none_bytes  memory need without recomputation
  *   found       out
- * bb_recompute_layers - finds the smallest number of recomputed layers per chunk with which training fits.
+ * bb_recompute_layers - finds the smallest number of recomputed layers per chunk with which training fits; software of
+ * PyTorch: all layers.
  *   found       out; if training does not fit, bytes: with all layers
  *   Returns     0, or -BB_EUSAGE for an invalid layout
  */

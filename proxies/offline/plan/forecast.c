@@ -221,6 +221,8 @@ void bb_forecast_memory_text(const struct bb_plan *plan, const struct bb_forecas
                       bb_format_bytes((size_t)f->node_bytes, have));
     if (bb_forecast_is_tight(plan, f) && bb_forecast_fits(plan, f) && f->software)
         advise_layout(plan, f, text + n, size - (size_t)n);
+    else if (f->recomputes_less) /* activation_checkpoint of torchtitan/trainer.py: SelectiveAC */
+        snprintf(text + n, size - (size_t)n, "; no recomputation (torchtitan's default: --recompute ops)");
     else if (f->saves_nothing)
         snprintf(text + n, size - (size_t)n,
                  "; --recompute selective saves nothing: fused attention stores no scores%s",

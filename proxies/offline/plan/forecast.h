@@ -67,6 +67,7 @@ struct bb_forecast {
                               `precision_aware` */
     int64_t without_ns;   /* step time without them; 0: not predicted, because much memory is missing */
     bool saves_nothing;   /* true: --recompute selective recomputes only fused attention */
+    bool recomputes_less; /* true: the prediction is without the recomputation that torchtitan has by default */
     bool none_fits;       /* true: training does not fit with any assumed memory saving */
     double full_bytes;    /* the memory that it then needs with recomputation of all layers; 0: not computed */
     double fused_bytes;   /* the same also with --loss fused, with which it fits; 0: it does not */

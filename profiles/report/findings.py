@@ -184,6 +184,7 @@ def collectives(result):
         yield say("{name} {reaches} {value:GB/s} of {what} at {bytes:bytes}{in_group}{latency}.", best, name=name,
                   reaches="is predicted to reach" if is_plan(result.data) else "reaches", value=value, what=what,
                   in_group=f" in group {best['group']}" if is_number(best.get("group")) else "", latency=latency)
+    yield from conditions(result)
     yield from algorithms(result)
     alone = (result.data.get("variants") or {}).get("alone") or {}
     if is_number(alone.get("gain")):
@@ -288,6 +289,7 @@ def step(result):
         yield f"Compute is predicted with the rates of the training software {compute['software']}{added}."
     yield from exposed(result)
     yield from late_parts(result, us)
+    yield from jitter(predicted)
     yield from best_order((result.data.get("best_order") or {}).get("orders") or [])
 
 
@@ -356,11 +358,34 @@ def largest(pairs):
     return max((pair for pair in pairs if is_number(pair[1]) and pair[1] > 0), key=lambda pair: pair[1], default=None)
 
 
+def jitter(predicted):
+    """The step time with --jitter, as the line `jitter` of the text."""
+    varied = predicted.get("jitter") or {}
+    times = varied.get("step_us") or {}
+    if is_number(times.get("p50")):
+        others = [f"{name} {100 * (times[name] / times['p50'] - 1):+.2f} %" for name in ("p5", "p95", "max") if is_number(times.get(name))]
+        yield say("With {deviation:share} jitter of kernel times ({samples} samples, seed {seed}) the median of the step time is {p50:time}{others}. {what} "
+                  "without jitter.", varied, times, others=f"; {', '.join(others)} of it" if others else "",
+                  what="Training takes this median, the other values are" if predicted.get("training") else "The other values are")
+
+
+def conditions(result):
+    """The conditions of predicted collectives: --slow and --jitter."""
+    predicted = result.data.get("predicted") or {}
+    if predicted.get("slow"):
+        yield say("Predicted with slow parts (--slow): {slow:names}.", predicted)
+    if predicted.get("jitter"):
+        yield say("Times are medians of {samples} samples in which the time that each rank contributes varies by {deviation:share} (--jitter, seed {seed}).",
+                  predicted["jitter"])
+
+
 def late_parts(result, step_us):
     predicted, late = result.data.get("predicted") or {}, result.of_step("late_rank")
     if predicted.get("slow"):
         yield say("Predicted with slow or late parts (--slow, --delay): {slow:names}. They cost {slow_cost_us:time} of "
                   "the step.", predicted)
+    if (result.data.get("options") or {}).get("moe_imbalance"):
+        yield say("The experts have unequal load (--moe-imbalance {moe_imbalance}).", result.data["options"])
     if is_number(late):
         yield say("The other ranks wait for rank {late} on node {node}{host:host}.", late=late,
                   node=result.of_step("late_node"), host=host_of(result, late))
@@ -377,8 +402,9 @@ def best_layout(search):
         yield say("No layout fits: {evaluated:number} were considered.", search)
         return
     best = layouts[0]
-    yield say("The best layout is {name}: {step_us:time} per step, {memory_bytes:bytes} of {available_bytes:bytes}"
-              "{rates}.", search, best, name=layout_name(best), rates=rates_text(best))
+    p50 = say(" (with jitter {p50_step_us:time}, the median)", best) if is_number(best.get("p50_step_us")) else ""
+    yield say("The best layout is {name}: {step_us:time} per step{p50}, {memory_bytes:bytes} of {available_bytes:bytes}"
+              "{rates}.", search, best, name=layout_name(best), rates=rates_text(best), p50=p50)
     for other in layouts[1:2]:
         longer = other["step_us"] / best["step_us"] - 1  # the order is that of step + penalty
         yield (f"The second, {layout_name(other)}, takes {share_text(abs(longer))} {'longer' if longer >= 0 else 'less'}"

@@ -335,6 +335,18 @@ def test_findings_of_a_plan():
     assert "The best layout is tp 2, cp 4, pp 4, dp 16, interleaved 5, zero1: 100 us per step" in text
     assert "(--slow, --delay): node7:0.5. They cost 20 us of the step." in said(
         "plan", proxy="p", predicted={**predicted, "slow": ["node7:0.5"], "slow_cost_us": 20.})
+    varied = {"deviation": .03, "seed": 7, "samples": 100, "step_us": {"p5": 190., "p50": 200., "p95": 220., "max": 250., "mean": 201.}}
+    sentence = ("With 3 % jitter of kernel times (100 samples, seed 7) the median of the step time is 200 us; p5 -5.00 %, p95 +10.00 %, max +25.00 % of it. "
+                "The other values are without jitter.")
+    assert sentence in said("plan", proxy="p", predicted={**predicted, "jitter": varied})
+    assert "Training takes this median, the other values are without jitter." in said(
+        "plan", proxy="p", predicted={**predicted, "jitter": {**varied, "step_us": {"p50": 200.}}, "training": {"tokens": 1e12, "days": 1., "gpu_hours": 1.}})
+    assert "The experts have unequal load (--moe-imbalance 0.8)." in said("plan", proxy="p", predicted=predicted, options={"moe_imbalance": 0.8})
+    assert "100 us per step (with jitter 120 us, the median)" in said("plan", proxy="p", best_layout={
+        "layouts": [{**LAYOUTS[0], "p50_step_us": 120.}], "available_bytes": 8 << 30})
+    injected = said("collectives", schema="busbar.plan/1", predicted={"slow": ["node1:0.5"], "jitter": {"deviation": .03, "seed": 1, "samples": 100}})
+    assert "Predicted with slow parts (--slow): node1:0.5." in injected
+    assert "medians of 100 samples in which the time that each rank contributes varies by 3 % (--jitter, seed 1)." in injected
     failures = {"days": 27.7, "gpu_hours": 5318., "goodput": .993, "mtbf_s": 15.625 * 86400, "interval_s": 10368., "lost_steps": .003,
                 "checkpoints": .0038, "restarts": .0002, "node_wait": 0.}
     text_of = said("plan", proxy="p", predicted={**predicted, "compute": {"software": "torch", "added": "--recompute full"},

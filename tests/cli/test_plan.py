@@ -483,6 +483,54 @@ def test_emulated_run_takes_the_predicted_time(busbar, plan, tmp_path, args):
         assert measured["breakdown"][key] == pytest.approx(predicted["breakdown"][key], abs=0.05)
 
 
+def collective_us(busbar, collective, ranks, size, *args):
+    done = busbar.run("plan", collective, "--ranks", ranks, "-b", size, "-e", size, "--placement", "out_of_place", *args, "--json", "-", emulated=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["results"][0]["time_us"]["p50"]
+
+
+@pytest.mark.parametrize("collective, slow, slices", [
+    ("alltoall", "link=node0-node2:0.5", 24), ("alltoall", "link=node0-node2:0.25", 32), ("alltoall", "link=node0-to-node2:0.1", 80),
+    ("alltoall", "link=node0-node2:0.1,link=node0-node1:0.2", 120), ("gather", "link=node0-node2:0.1", 80), ("gather", "link=node0-to-node2:0.1", 24),
+    ("scatter", "link=node0-to-node2:0.1", 80), ("scatter", "link=node1-node2:0.01", 24)])
+def test_slow_path_lengthens_the_sends_over_it(busbar, collective, slow, slices):
+    """32 ranks on 4 nodes: each GPU (gather, scatter: that of the root 0) exchanges slices with 24 GPUs of other nodes, 8 of them over a path."""
+    nic = json.loads((CLUSTERS / "h100-sxm-ib.json").read_text())["inter"]["gbps"] * 1e3
+    args = (busbar, collective, 32, "1G", "--cluster", "h100-sxm-ib")
+    assert collective_us(*args, "--slow", slow) - collective_us(*args) == pytest.approx((slices - 24) * 2**30 / 32 / nic, abs=0.01)
+
+
+@pytest.mark.parametrize("path, halves", [("0-4", 1), ("2-4", 1), ("4-6", 1), ("3-7", 1), ("0-1", 1), ("1-2", 2), ("3-4", 0), ("0-7", 0)])
+def test_slow_path_lengthens_the_trees_that_use_it(busbar, path, halves):
+    """ncclGetDtree (src/graph/trees.cc) on 8 nodes: 0-4 4-2 4-6 2-1 2-3 6-5 6-7, and mirrored 7-3 3-5 3-1 5-6 5-4 1-2 1-0. Each tree sends
+    half of the data over an edge, and at most four halves through the NICs of a node."""
+    profile = json.loads((CLUSTERS / "h200-sxm-ib.json").read_text())
+    tree = next(v for v in profile["nccl"] if (v["algorithm"], v["protocol"]) == ("tree", "Simple"))
+    half = 2**26 / 2 / (8 * profile["inter"]["gbps"] * 1e3 * tree["nic"])
+    args = (busbar, "all_reduce", 64, "64M", "--cluster", "h200-sxm-ib")
+    slow = collective_us(*args, "--slow", "link=node{}-node{}:0.1".format(*path.split("-")))
+    links = 2 * 2**26 / tree["gbps"] / 1e3  # within a node
+    assert slow - collective_us(*args) == pytest.approx(max(0, 10 * halves * half - max(links, 4 * half)), rel=1e-4, abs=0.01)
+
+
+@pytest.mark.parametrize("collective, size", [("alltoall", "64M"), ("gather", "64M"), ("all_reduce", "4M")])
+def test_slow_path_has_the_same_effect_on_emulated_gpus(busbar, tmp_path, collective, size):
+    args = ("-b", size, "-e", size, "-n", 1, "-w", 0, "--placement", "out_of_place")
+    cluster = ("--cluster", "h100-sxm-ib", "--gpus-per-node", 2)
+    for slow in ("link=node0-node2:0.05", "link=node0-node2:0.05,link=node0-nic0:0.5"):
+        measured = busbar.json("bench", collective, *args, "-c", 0, ranks=8, tmp_path=tmp_path, env={
+            "EMU_CLUSTER": "h100-sxm-ib", "EMU_NODES": "4", "EMU_DATA": "off", "EMU_SLOW": slow})["results"][0]["time_us"]["p50"]
+        assert measured == pytest.approx(collective_us(busbar, collective, 8, size, *cluster, "--slow", slow), rel=1e-3)
+        assert measured > 1.5 * collective_us(busbar, collective, 8, size, *cluster)
+
+
+def test_slow_path_delays_experts(busbar):
+    """With equal numbers of tokens per expert the ranks call alltoall."""
+    args = "plan transformer --model qwen3_30b_a3b --layers 4 --ranks 32 --ep 32 --capacity-factor 1 --cluster h200-sxm-ib --json -".split()
+    step, slow = (json.loads(busbar.run(*args, *more, emulated=False).stdout)["predicted"]["step_us"] for more in ((), ("--slow", "link=node0-node2:0.1")))
+    assert slow > 1.5 * step
+
+
 def test_phases_without_work_have_no_bottleneck(busbar):
     """One replica reduces no gradients."""
     args = ("plan", "transformer", "--model", "gpt2_small", "--tp", 2, "--cluster", "h100-sxm-ib", "--global-batch-size", 64)

@@ -749,15 +749,6 @@ void bb_cluster_placement_add_node(struct bb_node_placement *placement, int n, i
     placement->max_nic_pairs = fmax(away, placement->max_nic_pairs);
 }
 
-/* Adds the path between two consecutive nodes of a placement. */
-static void add_path(const struct bb_cluster *c, int a, int b, struct bb_node_placement *placement)
-{
-    const double part = fmin(bb_fabric_path_part(c, a, b), bb_fabric_path_part(c, b, a));
-
-    if (part < 1)
-        placement->slow_path = placement->slow_path > 0 ? fmin(placement->slow_path, part) : part;
-}
-
 void bb_cluster_placement_of_ranks(const struct bb_cluster *c, const int *ranks, int n,
                                    struct bb_node_placement *placement)
 {
@@ -765,7 +756,7 @@ void bb_cluster_placement_of_ranks(const struct bb_cluster *c, const int *ranks,
 
     placement->min_members = placement->max_members = placement->max_members_per_nic = 0;
     placement->min_nics = 0;
-    placement->max_nic_pairs = placement->slow_path = 0;
+    placement->max_nic_pairs = 0;
     for (int i = 0; i < n; i++) {
         const bool new_nic = i == 0 || !bb_cluster_gpus_share_nics(c) ||
                              bb_cluster_rank_nic(c, ranks[i]) != bb_cluster_rank_nic(c, ranks[i - 1]);
@@ -777,8 +768,6 @@ void bb_cluster_placement_of_ranks(const struct bb_cluster *c, const int *ranks,
         if (i + 1 < n && ranks[i] / c->gpus_per_node == ranks[i + 1] / c->gpus_per_node)
             continue;
         bb_cluster_placement_add_node(placement, n, on_node, nics, most_on_nic);
-        if (c->fabric.n_slow_paths > 0)
-            add_path(c, ranks[i] / c->gpus_per_node, ranks[(i + 1) % n] / c->gpus_per_node, placement);
         on_node = nics = most_on_nic = 0;
     }
 }
@@ -826,6 +815,7 @@ double bb_cluster_nccl_memory_gbps(const struct bb_cluster *c)
 int bb_cluster_exchange_sms(const struct bb_cluster *c, int messages)
 {
     const long long sms = (long long)c->sharing.message_sms * messages;
+    bb_fabric_find_slow_paths(c, ranks, n, placement);
 
     return sms < c->sharing.collective_sms ? (int)sms : c->sharing.collective_sms;
 }

@@ -253,7 +253,11 @@ struct bb_node_placement {
     int min_nics; /* minimum over the nodes: number of NICs that the members use; a GPU with several NICs counts as
                              one */
     double max_nic_pairs; /* maximum over the NICs: (members that use the NIC) x (members on other nodes) */
-    double slow_path;     /* lowest fraction of the slow paths between consecutive nodes, in a ring; 0: there is none */
+    /* Slow paths: (bytes of a node's GPU over its slow paths / their fractions of the rate) / bytes through its NIC, of the
+     * node with the most, for a ring, NCCL's two trees, PAT and an alltoall; 0: no slow path is used */
+    struct bb_slow_path_use {
+        double ring, trees, pat, alltoall;
+    } slow;
     struct {
         int switches, max_nodes; /* switches: number of leaves (pods) that have members, 0: unknown; max_nodes:
                                     maximum over the leaves (pods) of the number of nodes with members */
@@ -270,8 +274,10 @@ struct bb_collective {
     size_t count; /* number of elements: the count argument of the NCCL call */
     bool in_place;
     int ranks, nodes;
-    int members_on_root_node; /* gather, scatter: number of members on the root's node, including the root; 0:
-                                 unknown, placement.max_members is used */
+    /* gather, scatter: number of members on the root's node, including the root; 0: unknown, placement.max_members is
+     * used. Sum of bb_fabric_slow_member over the members. */
+    int members_on_root_node;
+    double members_on_slow_paths;
     struct bb_node_placement placement;
 };
 
@@ -300,7 +306,7 @@ struct bb_cost {
                          the most members use */
     double data_part; /* part of nic_bytes that is data; the rest is the time that NCCL's protocol loses */
     bool equal_nics;  /* true: all NICs transfer the same number of bytes (bb_cost_nic_part); false: all members do */
-    double path_bytes; /* nic_bytes / the remaining fraction of the slow path; 0: no slow path */
+    double path_bytes; /* the part of nic_bytes over slow paths / their remaining fractions of the rate */
     /* Bytes per direction over the uplinks of the leaf and of the pod of uplink_ns. uplink_bytes: sum over all
      * members on this leaf (pod). pair_bytes: bytes from each member to each member on another leaf (pod). At most
      * one of the two fields is above 0. */

@@ -534,15 +534,36 @@ static void name_choice(const struct bb_cluster *c, const struct bb_collective *
             cost->variant = &c->variants[curve->variant[i] - 1];
 }
 
-/* A slow path between consecutive nodes lengthens the transfer. Among more than two nodes, an alltoall, gather or scatter
- * sends a small part of its bytes over each path. NCCL's choice of a variant does not depend on it. */
-static void apply_slow_path(const struct bb_collective *call, struct bb_cost *cost)
+static bool is_tree(const struct bb_nccl_variant *variant)
 {
-    if (call->placement.slow_path == 0 || (call->nodes > 2 && !(bb_colls[call->kind].flags & BB_COLL_ESTIMATED)))
+    return variant && (variant->algorithm == BB_NCCL_TREE || variant->algorithm == BB_NCCL_NVLS_TREE);
+}
+
+/* Returns the time of the bytes over slow paths / that of all bytes through the NIC; 0: none is used. The switches of CollNet
+ * are taken to connect the nodes as a ring. */
+static double slow_path_times(const struct bb_collective *call, const struct bb_nccl_variant *variant)
+{
+    const struct bb_slow_path_use *slow = &call->placement.slow;
+
+    if (bb_colls[call->kind].flags & BB_COLL_ESTIMATED)
+        return is_tree(variant) ? slow->trees : variant && variant->algorithm == BB_NCCL_PAT ? slow->pat : slow->ring;
+    return bb_colls[call->kind].flags & BB_COLL_ROOTED
+               ? call->members_on_slow_paths / (call->ranks - call->members_on_root_node)
+               : slow->alltoall;
+}
+
+/* Slow paths lengthen the transfer if their bytes need more time than all bytes need at the NIC. Of the passes of a tree's
+ * first chunk through a node of more than two, half use one of its edges. NCCL's choice of a variant does not depend on
+ * slow paths. */
+static void apply_slow_paths(const struct bb_collective *call, struct bb_cost *cost)
+{
+    const double times = call->nodes > 1 ? slow_path_times(call, cost->variant) : 0;
+
+    if (times == 0)
         return;
-    cost->latency_ns += bb_cost_slow_fill_ns(cost, call->placement.slow_path);
-    cost->nic_ns /= call->placement.slow_path;
-    cost->path_bytes = cost->nic_bytes / call->placement.slow_path;
+    cost->latency_ns += bb_cost_slow_fill_ns(cost, 1 / times) / (call->nodes > 2 ? 2 : 1);
+    cost->path_bytes = cost->nic_bytes * times;
+    cost->nic_ns *= fmax(1, times);
     cost->transfer_ns = fmax(cost->transfer_ns, cost->nic_ns);
 }
 
@@ -566,7 +587,7 @@ void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_coll
         cost->latency_ns = fmax(cost->latency_ns, c->collective_min_us * 1e3 - cost->transfer_ns);
     apply_measured(c, call, bytes, cost);
     name_choice(c, call, bytes, cost);
-    apply_slow_path(call, cost);
+    apply_slow_paths(call, cost);
 }
 
 bool bb_cluster_variant_cost(const struct bb_cluster *c, const struct bb_collective *call,
@@ -578,7 +599,7 @@ bool bb_cluster_variant_cost(const struct bb_cluster *c, const struct bb_collect
         return false;
     placed = with_placement(c, call);
     *cost = variant_cost(c, variant, &placed, payload_bytes(call));
-    apply_slow_path(&placed, cost);
+    apply_slow_paths(&placed, cost);
     return true;
 }
 

@@ -1,9 +1,11 @@
 /* fabric.c - computes the bytes over leaf and pod uplinks, and the rates of these uplinks (see fabric.h). */
 #include "proxies/simulation/machine/fabric.h"
 
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/json_read.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 /* ---- reading the section "fabric" ---- */
 
@@ -149,6 +151,14 @@ double bb_fabric_path_part(const struct bb_cluster *c, int from, int to)
     return part;
 }
 
+double bb_fabric_slow_member(const struct bb_cluster *c, enum bb_coll_kind kind, int node, int root_node)
+{
+    const bool sends = bb_colls[kind].from == BB_FROM_ROOT;
+    const double part = bb_fabric_path_part(c, sends ? root_node : node, sends ? node : root_node);
+
+    return part < 1 ? 1 / part : 0;
+}
+
 void bb_fabric_add_slow_bytes(const struct bb_cluster *c, struct bb_link_load *load, int rank, int peer, double bytes,
                               bool sends)
 {
@@ -206,6 +216,14 @@ static int map_second_tree(int n, int at, int back)
     return n % 2 == 0 ? n - 1 - at : (at + (back ? 1 : n - 1)) % n;
 }
 
+/* Finds the neighbors of a node in one of NCCL's two trees: 0 or 1. */
+static void find_neighbours(int n, int tree, int node, int neighbours[3])
+{
+    find_tree_neighbours(n, tree ? map_second_tree(n, node, 0) : node, neighbours);
+    for (int i = 0; tree && i < 3; i++)
+        neighbours[i] = neighbours[i] < 0 ? -1 : map_second_tree(n, neighbours[i], 1);
+}
+
 /* Counts the connections of NCCL's two inter-node trees between nodes[node] and nodes of other areas (BB_LEAF; area:
  * the nodes attached to the same leaf switches) or of other pods (BB_POD). nodes: [n] as in
  * bb_fabric_placement_of_nodes. */
@@ -217,12 +235,9 @@ static int count_edges(const struct bb_cluster *c, enum bb_tier tier, const int 
     for (int tree = 0; tree < 2; tree++) {
         int neighbours[3];
 
-        find_tree_neighbours(n, tree ? map_second_tree(n, node, 0) : node, neighbours);
-        for (int i = 0; i < 3; i++) {
-            int other = neighbours[i] >= 0 && tree ? map_second_tree(n, neighbours[i], 1) : neighbours[i];
-
-            edges += other >= 0 && area_of(c, tier, nodes ? nodes[other] : other) != area;
-        }
+        find_neighbours(n, tree, node, neighbours);
+        for (int i = 0; i < 3; i++)
+            edges += neighbours[i] >= 0 && area_of(c, tier, nodes ? nodes[neighbours[i]] : neighbours[i]) != area;
     }
     return edges;
 }
@@ -278,4 +293,107 @@ void bb_fabric_add_collective_uplinks(const struct bb_cluster *c, const struct b
         cost->uplink_ns[tier] = members * bb_fabric_member_bytes(cost, tier, call->ranks, members, 1) /
                                 (switches * bb_fabric_uplink_gbps(c, tier));
     }
+}
+
+/* ---- slow paths of collectives ---- */
+
+/* A node of a communicator. */
+struct path_end {
+    int node, members, on_nic; /* on_nic: maximum number of members that share a NIC */
+    /* sums over its slow paths, sent and received, each / the fraction of the path: edges of NCCL's trees; members at the
+     * other end x on_nic */
+    double edges[2], pairs[2];
+};
+
+/* Lists the nodes of these ranks. Returns their number. */
+static int list_ends(const struct bb_cluster *c, const int *ranks, int n, struct path_end *ends)
+{
+    int n_ends = 0, on_nic = 0;
+
+    for (int i = 0; i < n; i++) {
+        const int node = ranks[i] / c->gpus_per_node;
+        struct path_end *end;
+
+        if (n_ends == 0 || ends[n_ends - 1].node != node)
+            ends[n_ends++] = (struct path_end){.node = node};
+        end = &ends[n_ends - 1];
+        on_nic = ++end->members > 1 && bb_cluster_gpus_share_nics(c) &&
+                         bb_cluster_rank_nic(c, ranks[i]) == bb_cluster_rank_nic(c, ranks[i - 1])
+                     ? on_nic + 1
+                     : 1;
+        end->on_nic = on_nic > end->on_nic ? on_nic : end->on_nic;
+    }
+    return n_ends;
+}
+
+static int find_end(const struct path_end *ends, int n, int node)
+{
+    int i = 0;
+
+    while (i < n && ends[i].node != node)
+        i++;
+    return i;
+}
+
+/* Returns how many of NCCL's two trees over n nodes connect nodes number a and b. */
+static int count_common_edges(int n, int a, int b)
+{
+    int edges = 0;
+
+    for (int tree = 0; tree < 2; tree++) {
+        int neighbours[3];
+
+        find_neighbours(n, tree, a, neighbours);
+        edges += neighbours[0] == b || neighbours[1] == b || neighbours[2] == b;
+    }
+    return edges;
+}
+
+/* Returns the part of a node's bytes that PAT sends over this distance: NCCL sends the slice of the node at distance x over
+ * the distance of the lowest set bit of x last. */
+static double pat_part(int n, int distance)
+{
+    return n > 1 && (distance & (distance - 1)) == 0 ? floor((n - 1.0 + distance) / (2 * distance)) / (n - 1) : 0;
+}
+
+/* Adds the slow path from nodes number a to b of n. */
+static void add_slow_path(struct path_end *ends, int n, int a, int b, double times, struct bb_slow_path_use *slow)
+{
+    const int ahead = (b - a + n) % n;
+    const double edges = count_common_edges(n, a, b);
+
+    if (ahead == 1 || ahead == n - 1)
+        slow->ring = fmax(slow->ring, times);
+    slow->pat = fmax(slow->pat, fmax(pat_part(n, ahead), pat_part(n, n - ahead)) * times);
+    ends[a].edges[0] += edges * times;
+    ends[b].edges[1] += edges * times;
+    ends[a].pairs[0] += (double)ends[a].on_nic * ends[b].members * times;
+    ends[b].pairs[1] += (double)ends[b].on_nic * ends[a].members * times;
+}
+
+/* Each tree sends half of the data over each of its edges. A node of more than two sends over up to four edges: to a parent
+ * in both trees, and to two children in one of them. */
+void bb_fabric_find_slow_paths(const struct bb_cluster *c, const int *ranks, int n, struct bb_node_placement *placement)
+{
+    struct bb_slow_path_use *slow = &placement->slow;
+    struct path_end *ends;
+    int n_ends;
+
+    *slow = (struct bb_slow_path_use){0};
+    if (c->fabric.n_slow_paths == 0 || ranks[0] / c->gpus_per_node == ranks[n - 1] / c->gpus_per_node)
+        return;
+    BB_NEW(ends, n);
+    n_ends = list_ends(c, ranks, n, ends);
+    for (int i = 0; i < c->fabric.n_slow_paths; i++) {
+        const struct bb_slow_path *path = &c->fabric.slow_paths[i];
+        const int a = find_end(ends, n_ends, path->from), b = find_end(ends, n_ends, path->to);
+
+        if (a < n_ends && b < n_ends && path->part < 1 && path->part <= bb_fabric_path_part(c, path->from, path->to))
+            add_slow_path(ends, n_ends, a, b, 1 / path->part, slow);
+    }
+    for (int i = 0; i < 2 * n_ends; i++) {
+        slow->trees = fmax(slow->trees, ends[i / 2].edges[i % 2] / (n_ends == 2 ? 2 : 4));
+        slow->alltoall = fmax(slow->alltoall, ends[i / 2].pairs[i % 2] / placement->max_nic_pairs);
+    }
+    free(ends);
 }

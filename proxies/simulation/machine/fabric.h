@@ -48,6 +48,9 @@ int bb_fabric_leaves(const struct bb_cluster *c, int nodes);
 bool bb_fabric_takes_uplinks(const struct bb_cluster *c, enum bb_tier tier, int from, int to);
 /* bb_fabric_path_part - returns the remaining fraction of the rate from a node to a node; 1: the path is not slow. */
 double bb_fabric_path_part(const struct bb_cluster *c, int from, int to);
+/* bb_fabric_slow_member - returns 1 / this fraction for a member of a gather or scatter on this node; 0: its path is not
+ * slow. */
+double bb_fabric_slow_member(const struct bb_cluster *c, enum bb_coll_kind kind, int node, int root_node);
 bool bb_fabric_changes_rail(const struct bb_cluster *c, int from, int to);
 
 /*
@@ -81,6 +84,11 @@ static inline int64_t bb_fabric_message_ns(const struct bb_cluster *c, int from,
         load_ns += c->intra.latency_us * 1e3;
     return bb_cluster_message_ns(c, from / c->gpus_per_node == to / c->gpus_per_node, load_ns);
 }
+
+/* bb_fabric_find_slow_paths - computes the field slow of a placement from its field max_nic_pairs. ranks: [n] in ascending
+ * order. NCCL's rings and trees connect the nodes in this order. */
+void bb_fabric_find_slow_paths(const struct bb_cluster *c, const int *ranks, int n,
+                               struct bb_node_placement *placement);
 
 /*
  * bb_fabric_placement_of_nodes - computes the fields tier[] of a placement.

@@ -9,7 +9,7 @@
  *   link=nodeN-nicM:PART    NIC M of node N has the fraction PART of its rate in both directions (0.001 to 1)
  *   link=nodeN-nodeM:PART   the path between nodes N and M has the fraction PART of the rate of the NICs, in both
  *                           directions; the GPUs of a NIC share it. link=nodeN-to-nodeM:PART: only from N to M (0.001 to 1).
- *                           A collective on more than two nodes uses the paths between consecutive nodes
+ *                           Which collectives use it: profiles/clusters/README.md
  *   link=leafN:PART         the uplinks of leaf switch N of the profile's "fabric" have the fraction PART of their rate
  *                           (N: see bb_fabric_switch)
  *   rank=R:TIME             the streams of rank R start TIME (us, ms or s) after the begin of each step

@@ -43,30 +43,34 @@ static const enum bb_coll_kind kinds[EN_KINDS] = {
     [EN_SCATTER] = BB_SCATTER,
 };
 
-static int members_on_root_node(ncclComm_t comm, const struct en_task *task)
+static void find_root(ncclComm_t comm, const struct en_task *task, struct bb_collective *call)
 {
-    int members = 0;
-
-    for (int i = 0; en_kind(task->kind)->rooted && i < comm->size; i++)
-        members += comm->nodes[i] == comm->nodes[task->root];
-    return members;
+    for (int i = 0; en_kind(task->kind)->rooted && i < comm->size; i++) {
+        call->members_on_root_node += comm->nodes[i] == comm->nodes[task->root];
+        call->members_on_slow_paths +=
+            bb_fabric_slow_member(emu_machine(), call->kind, comm->nodes[i], comm->nodes[task->root]);
+    }
 }
 
 /* A slow NIC limits the transfer over a slow path, too, so the slower of both counts. */
 static struct bb_collective call_of(ncclComm_t comm, const struct en_task *task)
 {
-    struct bb_node_placement placement = comm->placement;
+    struct bb_collective call = {.kind = kinds[task->kind],
+                                 .dtype = (enum bb_dtype_id)task->dtype, /* both enums have NCCL's numbers */
+                                 .redop = task->op,
+                                 .count = task->count,
+                                 .in_place = task->send == task->recv,
+                                 .ranks = comm->size,
+                                 .nodes = comm->n_nodes,
+                                 .placement = comm->placement};
+    struct bb_slow_path_use *slow = &call.placement.slow;
+    double *const on_slow_paths[] = {&slow->ring, &slow->trees, &slow->pat, &slow->alltoall,
+                                     &call.members_on_slow_paths};
 
-    placement.slow_path = fmin(1, placement.slow_path / comm->min_nic_factor);
-    return (struct bb_collective){.kind = kinds[task->kind],
-                                  .dtype = (enum bb_dtype_id)task->dtype, /* both enums have NCCL's numbers */
-                                  .redop = task->op,
-                                  .count = task->count,
-                                  .in_place = task->send == task->recv,
-                                  .ranks = comm->size,
-                                  .nodes = comm->n_nodes,
-                                  .members_on_root_node = members_on_root_node(comm, task),
-                                  .placement = placement};
+    find_root(comm, task, &call);
+    for (size_t i = 0; i < sizeof(on_slow_paths) / sizeof(*on_slow_paths); i++)
+        *on_slow_paths[i] *= comm->min_nic_factor;
+    return call;
 }
 
 static void scale_link(struct bb_link *link, struct pace pace)

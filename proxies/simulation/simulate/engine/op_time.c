@@ -114,8 +114,11 @@ int bb_op_times_call(struct bb_op_times *t, int comm_key, const struct bb_collec
     const struct {
         int comm_key, kind, dtype, redop, in_place, members_on_root_node;
         size_t count;
-    } key = {comm_key,   (int)call->kind, (int)call->dtype, call->redop, call->in_place, call->members_on_root_node,
-             call->count};
+        double members_on_slow_paths;
+    } key = {comm_key,         (int)call->kind,
+             (int)call->dtype, call->redop,
+             call->in_place,   call->members_on_root_node,
+             call->count,      call->members_on_slow_paths};
     const int known = t->calls.n, at = bb_key_index_add(&t->calls, &key);
 
     if (at == known) {

@@ -35,7 +35,7 @@ int64_t bb_op_slowed_ns(int64_t ns, double times); /* returns ns x times, rounde
                                                       GPU's kernels, 1: not slowed */
 
 /* bb_op_collective - returns a collective operation of a step program as input of the cost model (cluster.h). ranks,
- * nodes, placement: of the communicator. The field members_on_root_node is 0 in the result. */
+ * nodes, placement: of the communicator. The members with respect to the root are 0 in the result. */
 struct bb_collective bb_op_collective(const struct bb_op *op, int ranks, int nodes,
                                       const struct bb_node_placement *placement);
 

@@ -102,8 +102,7 @@ static int cost_of_call(struct bb_execution *r, int index, const struct bb_op *o
     const struct bb_sim_instance *inst = &r->m->instances[index];
     struct bb_collective call = bb_op_collective(op, inst->size, inst->nodes, &inst->placement);
 
-    call.members_on_root_node =
-        bb_group_count_on_root_node(&r->m->step->layout, op, r->m->members[inst->first].rank, r->m->cluster);
+    bb_group_find_root(&r->m->step->layout, op, r->m->members[inst->first].rank, r->m->cluster, &call);
     return bb_op_times_call(&r->op_times, index, &call, cost);
 }
 

@@ -57,16 +57,20 @@ out:
     free(ranks);
 }
 
-int bb_group_count_on_root_node(const struct bb_layout *l, const struct bb_op *op, int rank, const struct bb_cluster *c)
+void bb_group_find_root(const struct bb_layout *l, const struct bb_op *op, int rank, const struct bb_cluster *c,
+                        struct bb_collective *call)
 {
     const unsigned flags = bb_colls[op->coll].flags;
     const int group = l->comms[op->comm].group, instance = bb_group_instance(l, group, rank);
-    int n_on_node = 0, root;
+    int root;
 
     if (!(flags & BB_COLL_ROOTED) || (flags & BB_COLL_ESTIMATED))
-        return 0;
-    root = bb_op_peer_rank(l, op, rank);
-    for (int i = 0; i < l->groups[group].size; i++)
-        n_on_node += bb_group_member(l, group, instance, i) / c->gpus_per_node == root / c->gpus_per_node;
-    return n_on_node;
+        return;
+    root = bb_op_peer_rank(l, op, rank) / c->gpus_per_node;
+    for (int i = 0; i < l->groups[group].size; i++) {
+        const int node = bb_group_member(l, group, instance, i) / c->gpus_per_node;
+
+        call->members_on_root_node += node == root;
+        call->members_on_slow_paths += bb_fabric_slow_member(c, call->kind, node, root);
+    }
 }

@@ -24,9 +24,9 @@ struct bb_tier_members {
 void bb_group_find_placement(const struct bb_layout *l, int group, int instance, const struct bb_cluster *c,
                              struct bb_node_placement *placement, struct bb_tier_members *tier_members);
 
-/* bb_group_count_on_root_node - for a gather or scatter in which `rank` takes part, returns the number of members on
- * the root's node, including the root. Returns 0 for all other collectives. */
-int bb_group_count_on_root_node(const struct bb_layout *l, const struct bb_op *op, int rank,
-                                const struct bb_cluster *c);
+/* bb_group_find_root - for a gather or scatter in which `rank` takes part, sets the members of the call on the root's node,
+ * including the root, and those on slow paths. All other collectives: 0. */
+void bb_group_find_root(const struct bb_layout *l, const struct bb_op *op, int rank, const struct bb_cluster *c,
+                        struct bb_collective *call);
 
 #endif

@@ -143,10 +143,10 @@ static void slow_path_lengthens_its_transfers(void **state)
 {
     static const struct {
         const char *slow;
-        double sent_ns, received_ns, pair, ring; /* pair, ring: slow_path of nodes 1 and 2, and of nodes 0, 1 and 3 */
-    } rows[] = {{"link=node2-node1:0.5", 16, 16, 0.5, 0},
-                {"link=node1-to-node2:0.5", 16, 12, 0.5, 0},
-                {"link=node0-node3:0.25", 12, 12, 0, 0.25},
+        double sent_ns, received_ns, pair, ring; /* pair, ring: slow.ring of nodes 1 and 2, and of nodes 0, 1 and 3 */
+    } rows[] = {{"link=node2-node1:0.5", 16, 16, 2, 0},
+                {"link=node1-to-node2:0.5", 16, 12, 2, 0},
+                {"link=node0-node3:0.25", 12, 12, 0, 4},
                 {"link=node0-node2:0.1", 12, 12, 0, 0}};
 
     (void)state;
@@ -167,9 +167,47 @@ static void slow_path_lengthens_its_transfers(void **state)
         assert_true(bb_cluster_link_load_ns(&c, &load[0], 1) == rows[i].sent_ns);
         assert_true(bb_cluster_link_load_ns(&c, &load[1], 1) == rows[i].received_ns);
         bb_cluster_placement_of_ranks(&c, (const int[]){1, 2}, 2, &placement);
-        assert_true(placement.slow_path == rows[i].pair);
+        assert_true(placement.slow.ring == rows[i].pair);
         bb_cluster_placement_of_ranks(&c, (const int[]){0, 1, 3}, 3, &placement);
-        assert_true(placement.slow_path == rows[i].ring);
+        assert_true(placement.slow.ring == rows[i].ring);
+    }
+}
+
+/* Eight nodes of two GPUs with a NIC each, paths at a tenth of the rate. Edges of NCCL's trees (trees.cc, ncclGetDtree): 0-4, 4-2,
+ * 4-6, 2-1, 2-3, 6-5, 6-7, and mirrored 7-3, 3-5, 3-1, 5-6, 5-4, 1-2, 1-0. A node's NIC sends four halves of the data of a
+ * tree, one per edge; the slices of 14 ranks in an alltoall, two over each path; of 7 nodes with PAT, 4 over distance 1, 2
+ * over distance 2, and 1 over distance 4. */
+static void slow_path_lengthens_collectives_by_its_bytes(void **state)
+{
+    static const struct {
+        const char *slow;
+        double ring, trees, pat, alltoall;
+    } rows[] = {{"link=node0-node4:0.1", 0, 10.0 / 4, 10.0 / 7, 20.0 / 14},
+                {"link=node2-node4:0.1", 0, 10.0 / 4, 20.0 / 7, 20.0 / 14},
+                {"link=node7-node3:0.1", 0, 10.0 / 4, 10.0 / 7, 20.0 / 14},
+                {"link=node3-node4:0.1", 10, 0, 40.0 / 7, 20.0 / 14},
+                {"link=node5-node6:0.1", 10, 20.0 / 4, 40.0 / 7, 20.0 / 14}, /* an edge of both trees */
+                {"link=node0-node3:0.1", 0, 0, 0, 20.0 / 14},
+                {"link=node4-node0:0.1,link=node4-to-node2:0.2", 0, 15.0 / 4, 20.0 / 14, 30.0 / 14},
+                {"link=node1-node2:0.1,link=node1-to-node2:0.2", 10, 20.0 / 4, 40.0 / 7, 20.0 / 14},
+                {"link=node0-node9:0.1", 0, 0, 0, 0}};
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        struct bb_cluster c = {.gpus_per_node = 2, .n_variants = 1, .nics_per_node = 2};
+        struct bb_node_placement placement;
+        struct bb_slow slow = {0};
+        int ranks[16];
+
+        assert_int_equal(bb_slow_parse(&slow, "--slow", rows[i].slow), 0);
+        bb_slow_degrade_fabric(&slow, &c);
+        for (int r = 0; r < 16; r++)
+            ranks[r] = r;
+        bb_cluster_placement_of_ranks(&c, ranks, 16, &placement);
+        assert_true(fabs(placement.slow.ring - rows[i].ring) < 1e-9);
+        assert_true(fabs(placement.slow.trees - rows[i].trees) < 1e-9);
+        assert_true(fabs(placement.slow.pat - rows[i].pat) < 1e-9);
+        assert_true(fabs(placement.slow.alltoall - rows[i].alltoall) < 1e-9);
     }
 }
 
@@ -284,6 +322,7 @@ int main(void)
         cmocka_unit_test(slow_leaf_is_selected_by_index),
         cmocka_unit_test(exchanges_share_each_direction_of_a_nic),
         cmocka_unit_test(slow_path_lengthens_its_transfers),
+        cmocka_unit_test(slow_path_lengthens_collectives_by_its_bytes),
         cmocka_unit_test(job_uses_the_nics_of_its_gpus),
         cmocka_unit_test(rejects_invalid_values),
     };

@@ -12,24 +12,25 @@
 #include "proxies/offline/layouts/layouts.h"
 #include "proxies/offline/plan/plan_answer.h"
 #include "proxies/workloads/registry/registry.h"
+#include "proxies/workloads/transformer/training_bytes.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns the software that plan assumes for a layout without --software. */
-static const struct bb_software *default_software(const struct bb_plan_options *o, enum bb_sync_kind sync)
+/* Returns the software that plan assumes for these options without --software. */
+static const struct bb_software *default_software(const struct bb_plan_options *o,
+                                                  const struct bb_transformer_options *t)
 {
-    return bb_software_of(NULL, bb_sync_gathers_parameters(sync) || o->given.transformer.lora_rank > 0,
-                          !o->config.sync.no_overlap);
+    const enum bb_sync_kind sync = (enum bb_sync_kind)bb_args_index(t->sync, bb_sync_names, BB_SYNC_ALL_REDUCE);
+
+    return bb_software_of(NULL, bb_training_assumes_torch(t, sync), !o->config.sync.no_overlap);
 }
 
 const struct bb_software *bb_plan_layouts_software(const struct bb_plan_options *o)
 {
     const struct bb_transformer_options *t = &o->given.transformer;
 
-    return t->software
-               ? bb_software_of(t->software, false, false)
-               : default_software(o, (enum bb_sync_kind)bb_args_index(t->sync, bb_sync_names, BB_SYNC_ALL_REDUCE));
+    return t->software ? bb_software_of(t->software, false, false) : default_software(o, t);
 }
 
 /* Writes an option with a text as words of a shell. value: NULL: the option is not given */
@@ -82,7 +83,7 @@ static char *command_text(const struct bb_plan_options *o, int gpus_per_node, co
         fprintf(out, " --gpu-memory %zu", o->gpu_memory);
     fputs(o->graph ? " --graph" : "", out);
     write_text(out, "cuda-graph-modules", o->config.transformer.graph_modules);
-    if (o->forecast && bb_plan_layouts_software(o) != default_software(o, choice->sync))
+    if (o->forecast && bb_plan_layouts_software(o) != default_software(o, &config.transformer))
         fprintf(out, " --software %s", bb_plan_layouts_software(o)->name);
     write_text(out, "tokens", o->tokens);
     write_text(out, "mtbf-node", o->failures.mtbf_node);
@@ -299,8 +300,11 @@ static void print_software(const struct bb_plan_options *o, const struct bb_layo
     const struct bb_software *s = bb_plan_layouts_software(o);
     bool differs = false;
 
-    for (int i = 0; i < found->n && i < o->top; i++)
-        differs |= s != default_software(o, found->rows[i].choice.sync);
+    for (int i = 0; i < found->n && i < o->top && !bb_software_is_torch(s->name); i++) {
+        const struct bb_proxy_config config = bb_layouts_config(&o->given, &found->rows[i].choice);
+
+        differs |= s != default_software(o, &config.transformer);
+    }
     fprintf(out, "# software: %s in all layouts%s\n", s->name,
             o->given.transformer.software ? ""
             : differs                     ? "; zero3 as FSDP of Megatron-LM; for that of PyTorch: --software torch"

@@ -52,7 +52,7 @@ static const struct bb_opt plan_options[] = {
         "those in 8 bits with it), torch-compile (as torch: the gain in 16 bits is not modelled), "
         "torch-te (PyTorch with the layers of Transformer "
         "Engine), jax (as megatron) (default: torch with --dp-sync "
-        "zero3 or hsdp and with --lora-rank, "
+        "zero3 or hsdp, and with --lora-rank unless with --pp, --sequence-parallel or --dp-sync distributed, "
         "megatron-plain with --no-overlap, "
         "else megatron)",
         .needs = BB_PLAN_STEP | BB_PLAN_FORECAST),

@@ -29,12 +29,12 @@ static const char *resolve_host(const struct bb_plan_options *o, struct bb_clust
 static void resolve_software(struct bb_cluster *cluster, struct bb_proxy_config *config, struct bb_forecast *f)
 {
     struct bb_transformer_options *t = &config->transformer;
-    const bool shards =
-        bb_sync_gathers_parameters((enum bb_sync_kind)bb_args_index(t->sync, bb_sync_names, BB_SYNC_ALL_REDUCE));
+    const enum bb_sync_kind sync = (enum bb_sync_kind)bb_args_index(t->sync, bb_sync_names, BB_SYNC_ALL_REDUCE);
+    const bool shards = bb_sync_gathers_parameters(sync);
 
     for (int sharded = 0; sharded < 2; sharded++) {
         const struct bb_software *s =
-            bb_software_of(t->software, sharded || t->lora_rank > 0, !config->sync.no_overlap);
+            bb_software_of(t->software, sharded || bb_training_assumes_torch(t, sync), !config->sync.no_overlap);
 
         t->serial[sharded] = !s->overlaps;
         if (sharded == shards)

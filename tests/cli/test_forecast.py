@@ -734,7 +734,7 @@ def test_each_expert_has_separate_launches(busbar, tmp_path):
     assert issued_us(8, spread) - issued_us(4, spread) == pytest.approx(3 * 2 * (6 * (2 * 33.5 - 9) + 4 * 9))
 
 
-@pytest.mark.parametrize("more", ["", "--graph", "--fp8", "--lora-rank 16"])
+@pytest.mark.parametrize("more", ["", "--graph", "--fp8", "--lora-rank 16 --software torch"])
 def test_unequal_load_of_experts_is_no_faster(busbar, more):
     """Each expert has its GEMMs, so the launches of the host are those of equal load, and the step ends no earlier. Nearly equal load takes
     as long as equal load, also if the experts do not divide the tokens."""
@@ -1144,6 +1144,27 @@ def test_adapters_are_predicted_for_pytorch(busbar):
     assert f"({48 * 32 * 6 * 1600:,} trained" in fused
     assert "(131,072,000 trained" in plan(busbar, "--model llama3_70b --ranks 8 --micro-batches 1 --lora-rank 32 --lora-targets attention")["summary"]
     assert "software torch by default, see --software (" in shown[0] and "software torch (" in shown[1]
+
+
+@pytest.mark.parametrize("more, software", [("--pp 2", "megatron"), ("--tp 2 --sequence-parallel", "megatron"), ("--dp-sync distributed", "megatron"), ("--tp 2", "torch"),
+                                            ("--dp-sync zero1", "torch"), ("--pp 2 --dp-sync zero3", "torch")])
+def test_adapters_are_predicted_for_the_software_that_has_the_layout(busbar, more, software):
+    """PEFT has neither pipeline stages nor sequence parallelism nor a distributed optimizer. Adapters of Megatron-LM: one for QKV, one for gate and up."""
+    args = f"--model llama3_8b --ranks 8 --micro-batches 2 --seq-length 2048 --cluster h100-sxm-ib --lora-rank 16 {more}"
+    default, explicit = plan(busbar, args), plan(busbar, f"{args} --software {software}")
+    assert default["predicted"]["compute"]["software"] == software and default["predicted"]["step_us"] == explicit["predicted"]["step_us"]
+    assert default["summary"] == explicit["summary"] and ("41,943,040" if software == "torch" else "35,651,584") in default["summary"]
+    assert [r["training_memory_bytes"] for r in default["roles"]] == [r["training_memory_bytes"] for r in explicit["roles"]]
+
+
+def test_best_layout_with_adapters_prints_a_command_with_its_software(busbar):
+    """A layout with stages would be one of Megatron-LM by default."""
+    args = "--model llama3_8b --ranks 8 --seq-length 2048 --cluster h100-sxm-ib --lora-rank 16 --global-batch-size 16".split()
+    for more, software in (((), "torch"), (("--pp", "2"), "megatron")):
+        found = json.loads(busbar.run("plan", "transformer", *args, *more, "--best-layout", "--json", "-", emulated=False).stdout)["best_layout"]["layouts"]
+        for layout in found[:4]:
+            again = json.loads(busbar.run(*layout["command"].split()[1:], "--json", "-", emulated=False).stdout)["predicted"]
+            assert again["compute"]["software"] == layout["software"] == software and again["step_us"] == pytest.approx(layout["step_us"])
 
 
 OFFLOAD = "--model llama3_8b --ranks 8 --micro-batches 2 --seq-length 8192 --dp-sync distributed --cluster h100-sxm-ib --recompute none"

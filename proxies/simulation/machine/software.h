@@ -36,6 +36,7 @@ extern const char *const bb_software_names[]; /* values of --software; the last 
  * bb_software_of - returns the software of a step.
  *   name        value of --software; NULL: torch with `sharded`, else megatron-plain without `overlaps`, else megatron
  *   sharded     the parameters are sharded (--dp-sync zero3 or hsdp), or frozen (--lora-rank): PyTorch with PEFT
+ *               (bb_training_assumes_torch)
  *   overlaps    false: --no-overlap
  */
 const struct bb_software *bb_software_of(const char *name, bool sharded, bool overlaps);

@@ -528,6 +528,14 @@ out:
     return rc;
 }
 
+/* Adapters are those of PEFT, but PEFT has no pipeline stages, no sequence parallelism and no distributed optimizer. */
+bool bb_training_assumes_torch(const struct bb_transformer_options *t, enum bb_sync_kind sync)
+{
+    const bool megatron = t->pp > 1 || t->sequence_parallel || sync == BB_SYNC_DISTRIBUTED;
+
+    return bb_sync_gathers_parameters(sync) || (t->lora_rank > 0 && !megatron);
+}
+
 int bb_training_load_arch(const struct bb_proxy_config *c, struct bb_arch *arch)
 {
     int rc = bb_arch_load(c->model, arch);
@@ -535,7 +543,8 @@ int bb_training_load_arch(const struct bb_proxy_config *c, struct bb_arch *arch)
     arch->mtp = c->transformer.mtp_layers;
     arch->lora_rank = c->transformer.lora_rank;
     arch->lora_attention = c->transformer.lora_targets && strcmp(c->transformer.lora_targets, "attention") == 0;
-    arch->lora_split = !c->transformer.software || strncmp(c->transformer.software, "torch", 5) == 0;
+    arch->lora_split = c->transformer.software ? strncmp(c->transformer.software, "torch", 5) == 0
+                                               : bb_training_assumes_torch(&c->transformer, sync_kind(c));
     return rc == 0 && c->layers ? bb_arch_with_layers(arch, c->layers) : rc;
 }
 
@@ -757,8 +766,7 @@ static const char *name_of(const struct bb_training *t, const struct bb_stage *s
 struct bb_memory bb_training_memory(const struct bb_training *t, int ep_rank)
 {
     const struct bb_transformer_options *o = &t->config->transformer;
-    const struct bb_memory_stack *stack =
-        bb_memory_stack_of(o->software, bb_sync_gathers_parameters(t->policy.kind) || o->lora_rank > 0);
+    const struct bb_memory_stack *stack = bb_memory_stack_of(o->software, bb_training_assumes_torch(o, t->policy.kind));
 
     return (struct bb_memory){
         .arch = &t->arch,

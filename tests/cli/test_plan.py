@@ -603,7 +603,7 @@ def test_transport_without_its_values(busbar, tmp_path):
     assert any(v["algorithm"].startswith("collnet") for v in sharp["nccl"])
     for transport in ("roce", "efa-v1"):
         name, stderr = variants("--cluster", "h100-sxm-sharp", "--set", f"transport={transport}")
-        assert (name, stderr) == variants("--cluster", "h100-sxm-ib", "--set", f"transport={transport}") and stderr == ""
+        assert (name, stderr) == variants("--cluster", "h100-sxm-ib", "--set", f"transport={transport}") and (stderr == "") == (transport == "roce")
     mine = {**json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text()), "transport": "efa-v2"}
     left_out = {f"{kind}_{key}": 1 for kind in ("size", "collective") for key in ("rows", "median_percent", "p90_percent")}
     for more, warns in (({}, True), ({"transport": "infiniband"}, False), ({"transport": "Slingshot"}, False), ({"left_out": left_out}, False)):
@@ -612,6 +612,17 @@ def test_transport_without_its_values(busbar, tmp_path):
         assert (stderr == f"busbar: warning: {tmp_path}/mine.json: \"transport\": \"efa-v2\" only names the transport, none of its values are used "
                 "without the key 'base'; try: --set transport=efa-v2\n") == warns == (stderr != ""), stderr
     assert variants("--cluster", tmp_path / "mine.json", "--set", "transport=roce")[1] == ""
+
+
+@pytest.mark.parametrize("args, text", [
+    # 8 ports of 100 Gb/s in place of 8 of 400 Gb/s
+    (("transport=efa-v2",), "8 NICs, now of 10.4 GB/s each, together 83.2 GB/s (was: 388 GB/s); shipped with it: aws-p5 (32 NICs per node); "),
+    (("transport=efa-v1-2021",), "8 NICs, now of 12.1 GB/s each, together 96.8 GB/s (was: 388 GB/s); for another number: --set nics_per_node=N"),
+    (("transport=efa-v3",), "shipped with it: aws-p5en (16 NICs per node); "),
+    (("transport=efa-v2", "nics_per_node=32"), None), (("transport=roce",), None), (("transport=efa-v2", "inter.gbps=48.5"), None)])
+def test_slower_ports_of_another_transport_are_a_warning(busbar, args, text):
+    done = busbar.run("plan", "all_reduce", "--ranks", 64, "--cluster", "h100-sxm-ib", *(word for change in args for word in ("--set", change)), emulated=False)
+    assert done.returncode == 0 and (text in done.stderr if text else done.stderr == ""), done.stderr
 
 
 def test_sustained_rate_is_a_lower_bound_without_latency(busbar):

@@ -519,16 +519,60 @@ static void scale_variants(const struct bb_cluster *before, struct bb_cluster *a
     }
 }
 
+static bool changes_key(const struct bb_opt_texts *changes, const char *key)
+{
+    for (int i = 0; i < changes->n; i++)
+        if (strncmp(changes->text[i], key, strlen(key)) == 0 && changes->text[i][strlen(key)] == '=')
+            return true;
+    return false;
+}
+
 /* Changes the number of NICs with that of GPUs (--set gpus_per_node=1), unless --set changes both. */
 static void scale_nics(const struct bb_opt_texts *changes, const struct bb_cluster *before, struct bb_cluster *after)
 {
     const int gpus = after->gpus_per_node;
 
-    for (int i = 0; i < changes->n; i++)
-        if (strncmp(changes->text[i], "nics_per_node=", strlen("nics_per_node=")) == 0)
-            return;
+    if (changes_key(changes, "nics_per_node"))
+        return;
     after->gpus_per_node = before->gpus_per_node;
     bb_cluster_set_gpus_per_node(after, gpus);
+}
+
+/* Lists the shipped profiles with a transport: "; shipped: aws-p5 (32 NICs)". */
+static void list_with_transport(const char *transport, char *text, size_t size)
+{
+    const char *name;
+
+    text[0] = '\0';
+    for (size_t i = 0; (name = bb_cluster_name_at(i)); i++) {
+        json_t *root = NULL;
+        const char *theirs = NULL;
+
+        if (bb_profile_load("clusters", name, &root) == 0)
+            theirs = json_string_value(json_object_get(root, "transport"));
+        if (theirs && strcmp(theirs, transport) == 0)
+            snprintf(text + strlen(text), size - strlen(text), "%s%s (%lld NICs per node)",
+                     *text ? ", " : "; shipped with it: ", name,
+                     (long long)json_integer_value(json_object_get(root, "nics_per_node")));
+        json_decref(root);
+    }
+}
+
+/* Another transport changes the rate of a NIC, and nodes with slower NICs usually have more of them. */
+static void warn_of_nics(const struct bb_opt_texts *changes, const struct bb_cluster *before,
+                         const struct bb_cluster *after)
+{
+    const double was = before->nics_per_node * before->inter.gbps, now = after->nics_per_node * after->inter.gbps;
+    char shipped[300];
+
+    if (strcmp(before->transport, after->transport) == 0 || was == now || changes_key(changes, "nics_per_node") ||
+        changes_key(changes, "gpus_per_node") || changes_key(changes, "inter.gbps"))
+        return;
+    list_with_transport(after->transport, shipped, sizeof(shipped));
+    bb_warn(
+        "--set transport=%s: a node still has %d NICs, now of %.4g GB/s each, together %.4g GB/s (was: %.4g GB/s)%s; "
+        "for another number: --set nics_per_node=N",
+        after->transport, after->nics_per_node, after->inter.gbps, now, was, shipped);
 }
 
 static int change_cluster(json_t *root, const char *name_or_path, const struct bb_opt_texts *changes,
@@ -544,6 +588,7 @@ static int change_cluster(json_t *root, const char *name_or_path, const struct b
     TRY(read_profile(root, where, cluster));
     scale_nics(changes, &before, cluster);
     scale_variants(&before, cluster);
+    warn_of_nics(changes, &before, cluster);
     for (int i = 0; i < changes->n; i++) {
         used = strlen(cluster->name);
         snprintf(cluster->name + used, sizeof(cluster->name) - used, "%s%s", i ? ", " : " with ", changes->text[i]);
@@ -770,6 +815,7 @@ void bb_cluster_placement_of_ranks(const struct bb_cluster *c, const int *ranks,
         bb_cluster_placement_add_node(placement, n, on_node, nics, most_on_nic);
         on_node = nics = most_on_nic = 0;
     }
+    bb_fabric_find_slow_paths(c, ranks, n, placement);
 }
 
 struct bb_nic_members bb_cluster_nic_members(const struct bb_cluster *c, const int *ranks, int n, int i)
@@ -815,7 +861,6 @@ double bb_cluster_nccl_memory_gbps(const struct bb_cluster *c)
 int bb_cluster_exchange_sms(const struct bb_cluster *c, int messages)
 {
     const long long sms = (long long)c->sharing.message_sms * messages;
-    bb_fabric_find_slow_paths(c, ranks, n, placement);
 
     return sms < c->sharing.collective_sms ? (int)sms : c->sharing.collective_sms;
 }

@@ -34,6 +34,7 @@ struct run {
     struct bb_verdict *verdict; /* of the data of all_reduce, in device memory; NULL: emulated GPUs without data */
     struct bb_health health;
     int *gpu_of;                 /* [size] index of each rank on its node */
+    int *domain_of;              /* [nodes] by NVML; NULL: unknown */
     char (*hosts)[BB_HOST_TEXT]; /* [nodes] */
     char (*nics)[BB_NICS_TEXT];  /* [size] names of the NICs near each rank's GPU */
     char source[BB_HEALTH_SOURCE];
@@ -337,6 +338,7 @@ static int save_values(struct run *r, enum bb_health_test test, const int *partn
 enum {
     NODE_OF = BB_JOURNAL_COMMAND, /* arg: rank; int[ranks] */
     HOSTS,                        /* hosts of the nodes */
+    DOMAINS,                      /* int[nodes], by NVML */
     FINDING,   /* of the inventory; arg: 1: about a node that leaves the run; struct bb_health_finding */
     INVENTORY, /* text of the JSON; only of rank 0 */
     COUNTERS,  /* struct bb_health_inventory */
@@ -466,6 +468,8 @@ static void read_record(struct run *r, const struct bb_journal_record *record, s
         r->health.nodes = (int)(record->bytes / sizeof *r->hosts);
         if (!r->left) /* the hosts are recorded again after each restart */
             BB_NEW(r->left, r->health.nodes);
+    } else if (record->kind == DOMAINS) {
+        r->health.domain_of = r->domain_of = copy_of(record);
     } else if (record->kind == FINDING) {
         bb_health_add(&r->health, &f);
         if (record->arg == 1 && r->left && f.node < r->health.nodes)
@@ -640,6 +644,34 @@ static int make_nodes(struct run *r)
     return rc;
 }
 
+/* Reads which nodes NVLink connects, where NVML knows. Not after a restart: the lost nodes stay in their domains. */
+static int find_domains(struct run *r)
+{
+    const struct bb_world *w = &r->session.world;
+    const struct bb_nvml_fabric none = {.clique = 0}, *own = &r->session.observer.nvml.fabric;
+    struct bb_nvml_fabric *fabrics;
+    int *domain_of, rc;
+    bool known = false;
+
+    fabrics = bb_world_gather(&r->session.world, own, sizeof *fabrics, &rc);
+    TRY(rc);
+    for (int rank = 0; rank < w->size; rank++)
+        known |= memcmp(&fabrics[rank], &none, sizeof none) != 0;
+    if (known) {
+        BB_NEW(domain_of, w->size);
+        BB_NEW(r->domain_of, w->nodes);
+        bb_nvml_domains(fabrics, w->node_of, w->size, domain_of);
+        for (int rank = 0; rank < w->size; rank++)
+            r->domain_of[w->node_of[rank]] = domain_of[rank];
+        free(domain_of);
+        r->health.domain_of = r->domain_of;
+        record(r, DOMAINS, 0, r->domain_of, (size_t)w->nodes * sizeof *r->domain_of);
+    }
+out:
+    free(fabrics);
+    return rc;
+}
+
 /* Gathers the names of the NICs near each GPU, which findings about NICs name. */
 static int find_nics(struct run *r)
 {
@@ -667,6 +699,8 @@ static int make_expectations(void *arg)
     bb_err_job_scope(0);
     TRY(bb_world_agree(w, rc, "reading --expect"));
     TRY(bb_world_bcast(w, r->health.expected, sizeof r->health.expected, 0));
+    TRY(bb_world_bcast(w, &r->health.domain_nodes, sizeof r->health.domain_nodes, 0));
+    TRY(bb_world_bcast(w, &r->health.inside, sizeof r->health.inside, 0));
     TRY(bb_world_bcast(w, r->health.tiers, sizeof r->health.tiers, 0));
     TRY(bb_world_bcast(w, &r->health.node_gpus, sizeof r->health.node_gpus, 0));
     TRY(bb_world_bcast(w, &r->health.node_gpus_source, sizeof r->health.node_gpus_source, 0));
@@ -809,6 +843,7 @@ static int run_health(struct run *r, int argc, char **argv)
         r->health.median[test] = NAN;
         r->health.share[test] = 1;
     }
+    r->health.inside_median = NAN;
     TRY(bb_session_begin(s, &r->options.common, BB_SESSION_OBSERVED));
     s->may_be_short = r->set == &bb_health_set; /* for bench, a usage error */
     TRY(bb_session_setup_gpus(s, 0));
@@ -816,6 +851,8 @@ static int run_health(struct run *r, int argc, char **argv)
         TRY(restore(r));
     TRY(make_nodes(r));
     TRY(find_nics(r));
+    if (!s->world.restarted)
+        TRY(find_domains(r));
     r->report.hosts = r->hosts;
     r->tables.nodes = r->health.nodes;
     r->tables.gpus = r->health.gpus;
@@ -883,6 +920,7 @@ int bb_health_rank_main(const struct bb_opts *set, bb_forecast *forecast, int ar
     free(r.first);
     free(r.matrix.value);
     free(r.gpu_of);
+    free(r.domain_of);
     free(r.hosts);
     free(r.nics);
     free(r.past);

@@ -273,14 +273,23 @@ bool bb_health_has(const struct bb_health_options *o, const char *stage)
 
 const struct bb_gemm_shape bb_health_gemm = {.m = 8192, .n = 8192, .k = 8192, .batch = 1, .dtype = BB_BFLOAT16};
 
-/* Returns the facts of the machine, with the ranks of one group of a test among the nodes that have not failed. */
+static bool is_of_pairs(enum bb_health_test test)
+{
+    return test == BB_HEALTH_PAIRS || test == BB_HEALTH_BISECTION;
+}
+
+/* Returns the facts of the machine, with the ranks of one group of a test among the nodes that have not failed. inside: of a pair
+ * of nodes in one NVLink domain */
 static struct bb_machine_facts facts_of(const struct bb_health *h, struct bb_machine_facts facts,
-                                        enum bb_health_test test)
+                                        enum bb_health_test test, bool inside)
 {
     const int nodes = bb_health_active(h);
-    const bool is_pair = test == BB_HEALTH_PAIRS || test == BB_HEALTH_BISECTION;
+    const bool is_pair = is_of_pairs(test);
     const bool is_rail = test == BB_HEALTH_RAILS || test == BB_HEALTH_RAILS_ALONE;
 
+    facts.job_ranks = nodes * h->gpus;
+    facts.job_ranks_per_node = h->gpus;
+    facts.domain_nodes = is_pair ? 1 + inside : bb_health_domain_nodes(h);
     facts.ranks_per_node = is_pair || is_rail ? 1 : h->gpus;
     facts.concurrent = test == BB_HEALTH_RAILS_ALONE ? 1 : h->gpus;
     facts.ranks = (test == BB_HEALTH_NODE ? 1 : is_pair ? 2 : nodes) * facts.ranks_per_node;
@@ -296,40 +305,61 @@ static void read_tiers(struct bb_health *h, const json_t *predicted)
     for (size_t i = 0; i < sizeof h->tiers / sizeof *h->tiers && i < json_array_size(tiers); i++) {
         const json_t *tier = json_array_get(tiers, i);
 
-        h->tiers[i].nodes = (int)json_integer_value(json_object_get(tier, "nodes"));
+        h->tiers[i].nodes = h->domain_nodes * (int)json_integer_value(json_object_get(tier, "nodes"));
         h->tiers[i].oversubscription = json_real_value(json_object_get(tier, "oversubscription"));
     }
 }
 
-/* Predicts the value of a test: of GEMM and memory by rate, otherwise one all_reduce in place. source: out; unchanged if the
- * machine is unknown. */
-static int expect_test(struct bb_health *h, const struct bb_health_options *o, bb_forecast *forecast,
-                       const struct bb_machine_facts *facts, enum bb_health_test test, char source[BB_HEALTH_SOURCE])
+/* Predicts the value of a test: of GEMM and memory by rate, otherwise one all_reduce in place.
+ *   inside  pairs of nodes: in one NVLink domain
+ *   value   out; NaN: unknown
+ *   source  out; unchanged if the machine is unknown */
+static int predict(struct bb_health *h, const struct bb_health_options *o, bb_forecast *forecast,
+                   const struct bb_machine_facts *facts, enum bb_health_test test, bool inside, double *value,
+                   char source[BB_HEALTH_SOURCE])
 {
     static const char *const keys[] = {
         [BB_HEALTH_GEMM] = "gemm_tflops",   [BB_HEALTH_MEMORY] = "copy_gbps", [BB_HEALTH_TO_GPU] = "pcie_gbps",
         [BB_HEALTH_FROM_GPU] = "pcie_gbps", [BB_HEALTH_PEERS] = "peer_gbps",  [BB_HEALTH_SLOWEST_PEER] = ""};
     const struct bb_sweep sweep = bb_sweep_all_reduce(bb_health_size(o));
-    const struct bb_machine_facts job = facts_of(h, *facts, test);
-    const json_t *predicted, *value;
+    const struct bb_machine_facts job = facts_of(h, *facts, test, inside);
+    const json_t *predicted, *rate;
     json_t *root = NULL;
     int rc;
 
+    *value = NAN;
     TRY(forecast(&job, o->expect, &sweep, &root));
     if (!root)
         goto out;
     predicted = json_object_get(root, "predicted");
-    value = bb_health_tests[test].part == BB_HEALTH_A_GPU
-                ? json_object_get(predicted, keys[test])
-                : json_object_get(json_array_get(json_object_get(root, "results"), 0), "busbw_gbps");
-    if (json_is_number(value))
-        h->expected[test] = json_number_value(value);
+    rate = bb_health_tests[test].part == BB_HEALTH_A_GPU
+               ? json_object_get(predicted, keys[test])
+               : json_object_get(json_array_get(json_object_get(root, "results"), 0), "busbw_gbps");
+    if (json_is_number(rate))
+        *value = json_number_value(rate);
+    h->domain_nodes = (int)json_integer_value(json_object_get(predicted, "domain_nodes"));
     read_tiers(h, predicted);
     h->node_gpus = (int)json_integer_value(json_object_get(predicted, "node_gpus"));
     h->node_gpus_source = strcmp(o->expect, "auto") == 0 ? BB_HEALTH_RECOGNISED : BB_HEALTH_NAMED;
     snprintf(source, BB_HEALTH_SOURCE, "%s", json_string_value(json_object_get(predicted, "cluster")));
 out:
     json_decref(root);
+    return rc;
+}
+
+/* Predicts the value of a test, and that of pairs of nodes in one NVLink domain. */
+static int expect_test(struct bb_health *h, const struct bb_health_options *o, bb_forecast *forecast,
+                       const struct bb_machine_facts *facts, enum bb_health_test test, char source[BB_HEALTH_SOURCE])
+{
+    int rc;
+
+    TRY(predict(h, o, forecast, facts, test, false, &h->expected[test], source));
+    if (!source[0] || !is_of_pairs(test) || bb_health_domain_nodes(h) < 2)
+        return 0;
+    TRY(predict(h, o, forecast, facts, test, true, &h->inside, source));
+    if (!bb_health_has_domains(h))
+        h->expected[test] = h->inside;
+out:
     return rc;
 }
 
@@ -359,8 +389,10 @@ static void warn_of_baseline(const struct bb_health_options *o, const json_t *ro
 static int take_median(struct bb_health *h, const json_t *test, json_int_t nodes, json_int_t gpus)
 {
     const char *name = json_string_value(json_object_get(test, "test"));
-    const json_t *median = json_object_get(test, "median");
+    const json_t *median = json_object_get(test, "median"), *inside = json_object_get(test, "domain_median");
 
+    if (json_is_number(inside) && json_number_value(inside) > 0 && gpus == h->gpus)
+        h->inside = json_number_value(inside);
     for (int t = 0; t < BB_HEALTH_TESTS; t++)
         if (name && strcmp(name, bb_health_tests[t].name) == 0 && json_is_number(median) &&
             (t < BB_HEALTH_NODE || gpus == h->gpus) && (t < BB_HEALTH_BISECTION || nodes == bb_health_active(h)))
@@ -508,6 +540,7 @@ int bb_health_expect(struct bb_health *h, const struct bb_health_options *o, con
     int rc = 0;
 
     source[0] = '\0';
+    h->inside = NAN;
     for (int test = 0; test < BB_HEALTH_TESTS; test++)
         h->expected[test] = NAN;
     if (baseline)
@@ -541,7 +574,7 @@ bool bb_health_runs(const struct bb_health *h, enum bb_health_test test)
 
 double bb_health_seconds(const struct bb_health *h, const struct bb_health_options *o, enum bb_health_test test)
 {
-    const int ranks = facts_of(h, (struct bb_machine_facts){0}, test).ranks;
+    const int ranks = facts_of(h, (struct bb_machine_facts){0}, test, false).ranks;
     const double gbps = isfinite(h->expected[test]) ? h->expected[test] : 10;
     const int turns = test == BB_HEALTH_RAILS_ALONE ? h->gpus : 1;
 
@@ -599,6 +632,8 @@ static int print_plan(const struct bb_health_options *o, bb_forecast *forecast)
                    bb_health_seconds(&h, o, (enum bb_health_test)test));
             all += bb_health_seconds(&h, o, (enum bb_health_test)test);
         }
+    if (isfinite(h.inside) && bb_health_has_domains(&h))
+        printf("# expected of pairs in an NVLink domain, which is %d nodes: %.1f GB/s\n", h.domain_nodes, h.inside);
     if (o->soak_s > 0)
         printf(" %-9s  %-25s %6s  %9s %-7s  %8.1f\n", "soak", "GEMM, all_reduce of all", "-", "-", "", o->soak_s);
     printf("# GPU memory: %s per GPU, and NCCL's buffers\n",

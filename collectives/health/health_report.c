@@ -453,6 +453,14 @@ static const char *peers_text(enum bb_health_test test)
     return part == BB_HEALTH_A_GPU ? "GPUs" : part == BB_HEALTH_A_NODE ? "nodes" : "rails";
 }
 
+/* Prints the median of the pairs of nodes in one of several NVLink domains. */
+static void print_inside(const struct bb_health *h, FILE *out)
+{
+    fprintf(out, "; in an NVLink domain %.4g", h->inside_median);
+    if (isfinite(h->inside))
+        fprintf(out, ", expected %.4g", h->inside);
+}
+
 void bb_health_print_tests(const struct bb_health_report *r, int first, int end)
 {
     FILE *out = r->session->out;
@@ -487,6 +495,8 @@ void bb_health_print_tests(const struct bb_health_report *r, int first, int end)
             fprintf(out, h->took_part[test] * h->gpus < BB_HEALTH_REFERENCE_PEERS
                              ? ", not judged: too few GPUs to compare with each other"
                              : ", compared with the other GPUs");
+        if (test == BB_HEALTH_PAIRS && isfinite(h->inside_median))
+            print_inside(h, out);
         if (isfinite(median) && h->took_part[test] < h->nodes)
             fprintf(out, ", %d of %d nodes", h->took_part[test], h->nodes);
         if (explain(r, (enum bb_health_test)test, text))
@@ -572,13 +582,26 @@ static enum bb_health_test tests_paths(const struct bb_health_report *r)
 static void print_matrix(const struct bb_health_report *r)
 {
     const enum bb_health_test test = tests_paths(r);
-    const double expected = r->health->expected[test] * r->health->share[test], median = r->health->median[test];
+    const struct bb_health *h = r->health;
+    const double expected = h->expected[test] * h->share[test],
+                 between = isfinite(expected) ? expected : h->median[test],
+                 inside = isfinite(h->inside) ? h->inside : h->inside_median;
     const char **hosts;
+    double *reference;
+    char of[128];
+    int used = snprintf(of, sizeof of, "%.4g GB/s", between);
 
-    BB_NEW(hosts, r->health->nodes);
-    for (int node = 0; node < r->health->nodes; node++)
-        hosts[node] = host_of(r, node);
-    bb_health_matrix_print(r->matrix, r->health->nodes, isfinite(expected) ? expected : median, hosts, r->session->out);
+    BB_NEW(hosts, h->nodes);
+    BB_NEW(reference, h->nodes * h->nodes);
+    for (int a = 0; a < h->nodes; a++) {
+        hosts[a] = host_of(r, a);
+        for (int b = 0; b < h->nodes; b++)
+            reference[a * h->nodes + b] = bb_health_is_inside(h, a, b) ? inside : between;
+    }
+    if (isfinite(h->inside_median))
+        snprintf(of + used, sizeof of - (size_t)used, ", in an NVLink domain of %.4g GB/s", inside);
+    bb_health_matrix_print(r->matrix, h->nodes, reference, of, hosts, r->session->out);
+    free(reference);
     free(hosts);
 }
 
@@ -647,6 +670,16 @@ static const char *why_unknown(const struct bb_health_report *r, const char *sta
     return runs && h->nodes > 1 && bb_health_active(h) == 1 ? BB_HEALTH_NO_PATHS "too few nodes are left" : NULL;
 }
 
+/* Returns the lowest node of the NVLink domain of a node; null: all nodes are in one, or each is one by the profile. */
+static json_t *domain_json(const struct bb_health *h, int node)
+{
+    int first = 0;
+
+    while (first <= node && !bb_health_is_inside(h, first, node))
+        first++;
+    return first <= node ? json_integer(first) : json_null();
+}
+
 /* unknown: as why_unknown returns */
 static json_t *verdicts_json(const struct bb_health_report *r, const char *unknown)
 {
@@ -658,7 +691,8 @@ static json_t *verdicts_json(const struct bb_health_report *r, const char *unkno
         const char *why = node_reason(r, node, reason), *untested = unknown && *unknown ? unknown : NULL;
 
         json_array_append_new(
-            list, json_pack("{s:i, s:s, s:s, s:s?}", "node", node, "host", host_of(r, node), "level",
+            list, json_pack("{s:i, s:s, s:o, s:s, s:s?}", "node", node, "host", host_of(r, node), "domain",
+                            domain_json(r->health, node), "level",
                             bb_health_level_name(unknown && level == BB_HEALTH_OK ? BB_HEALTH_UNKNOWN : level),
                             "reason", why ? why : untested));
     }
@@ -670,12 +704,17 @@ static json_t *tests_json(const struct bb_health_report *r)
     json_t *list = json_array();
 
     for (int test = 0; test < BB_HEALTH_TESTS; test++)
-        if (planned_s(r, test) > 0)
-            json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:f, s:o, s:o}", "stage",
-                                                  bb_health_tests[test].stage, "test", bb_health_tests[test].name,
-                                                  "unit", bb_health_tests[test].unit, "planned_s", planned_s(r, test),
-                                                  "median", bb_json_real(r->health->median[test]), "expected",
-                                                  bb_json_real(r->health->expected[test] * r->health->share[test])));
+        if (planned_s(r, test) > 0) {
+            const bool inside = test == BB_HEALTH_PAIRS && isfinite(r->health->inside_median);
+
+            json_array_append_new(
+                list, json_pack("{s:s, s:s, s:s, s:f, s:o, s:o, s:o, s:o}", "stage", bb_health_tests[test].stage,
+                                "test", bb_health_tests[test].name, "unit", bb_health_tests[test].unit, "planned_s",
+                                planned_s(r, test), "median", bb_json_real(r->health->median[test]), "expected",
+                                bb_json_real(r->health->expected[test] * r->health->share[test]), "domain_median",
+                                inside ? json_real(r->health->inside_median) : json_null(), "domain_expected",
+                                inside ? bb_json_real(r->health->inside) : json_null()));
+        }
     return list;
 }
 

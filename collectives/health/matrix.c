@@ -37,19 +37,19 @@ static char letter_of(double ratio)
     return isnan(ratio) ? '.' : ratio < BB_HEALTH_FAILS ? 'F' : ratio < BB_HEALTH_WARNS ? 'w' : '+';
 }
 
-static void print_letters(const struct bb_health_matrix *m, int nodes, double reference, const char *const *hosts,
-                          FILE *out)
+static void print_letters(const struct bb_health_matrix *m, int nodes, const double *reference,
+                          const char *const *hosts, FILE *out)
 {
     for (int a = 0; a < nodes; a++) {
         fprintf(out, "# %3d ", a);
         for (int b = 0; b < nodes; b++)
-            fputc(a == b ? ' ' : letter_of(m->value[a * nodes + b] / reference), out);
+            fputc(a == b ? ' ' : letter_of(m->value[a * nodes + b] / reference[a * nodes + b]), out);
         fprintf(out, "  %s\n", hosts[a]);
     }
 }
 
-void bb_health_matrix_print(const struct bb_health_matrix *m, int nodes, double reference, const char *const *hosts,
-                            FILE *out)
+void bb_health_matrix_print(const struct bb_health_matrix *m, int nodes, const double *reference, const char *of,
+                            const char *const *hosts, FILE *out)
 {
     char percent[BB_HEALTH_PERCENT_TEXT];
     double last = -INFINITY;
@@ -57,22 +57,23 @@ void bb_health_matrix_print(const struct bb_health_matrix *m, int nodes, double 
     if (!m->value)
         return;
     fprintf(out,
-            "# pairs of nodes, slowest GPU in %% of %.4g GB/s: + 93 %% or more, w 80 to 93 %%, F below 80 %%, . not "
+            "# pairs of nodes, slowest GPU in %% of %s: + 93 %% or more, w 80 to 93 %%, F below 80 %%, . not "
             "measured\n",
-            reference);
+            of);
     if (nodes <= MATRIX_NODES)
         print_letters(m, nodes, reference, hosts, out);
     for (int shown = 0; shown < PAIRS_SHOWN; shown++) { /* the next slower pairs */
         int slowest = -1;
 
         for (int i = 0; i < nodes * nodes; i++)
-            if (i / nodes < i % nodes && m->value[i] > last && m->value[i] < BB_HEALTH_WARNS * reference &&
-                (slowest < 0 || m->value[i] < m->value[slowest]))
+            if (i / nodes < i % nodes && m->value[i] / reference[i] > last &&
+                m->value[i] < BB_HEALTH_WARNS * reference[i] &&
+                (slowest < 0 || m->value[i] / reference[i] < m->value[slowest] / reference[slowest]))
                 slowest = i;
         if (slowest < 0)
             return;
-        last = m->value[slowest];
-        fprintf(out, "# slow pair: %s and %s, %.4g GB/s, %s\n", hosts[slowest / nodes], hosts[slowest % nodes], last,
-                bb_health_percent(last / reference, percent));
+        last = m->value[slowest] / reference[slowest];
+        fprintf(out, "# slow pair: %s and %s, %.4g GB/s, %s\n", hosts[slowest / nodes], hosts[slowest % nodes],
+                m->value[slowest], bb_health_percent(last, percent));
     }
 }

@@ -19,10 +19,11 @@ int bb_health_matrix_pairs(const struct bb_health_matrix *m, int nodes);
 
 /*
  * bb_health_matrix_print - print one character per pair, with at most MATRIX_NODES nodes, and the slowest pairs.
- *   reference  the expected value, or the median of all values
+ *   reference  [nodes][nodes] the expected value, or the median of all values
+ *   of         describes it
  *   hosts      [nodes] names of the nodes
  */
-void bb_health_matrix_print(const struct bb_health_matrix *m, int nodes, double reference, const char *const *hosts,
-                            FILE *out);
+void bb_health_matrix_print(const struct bb_health_matrix *m, int nodes, const double *reference, const char *of,
+                            const char *const *hosts, FILE *out);
 
 #endif

@@ -222,6 +222,48 @@ int bb_health_active(const struct bb_health *h)
     return n;
 }
 
+/* ---- NVLink domains ---- */
+
+static bool is_same_domain(const struct bb_health *h, int a, int b)
+{
+    if (h->domain_of)
+        return h->domain_of[a] == h->domain_of[b];
+    return h->domain_nodes > 1 && a / h->domain_nodes == b / h->domain_nodes;
+}
+
+bool bb_health_has_domains(const struct bb_health *h)
+{
+    int first = -1;
+
+    for (int node = 0; node < h->nodes && (h->domain_of || h->domain_nodes > 1); node++) {
+        if (!is_active(h, node))
+            continue;
+        if (first >= 0 && !is_same_domain(h, first, node))
+            return true;
+        first = first < 0 ? node : first;
+    }
+    return false;
+}
+
+int bb_health_domain_nodes(const struct bb_health *h)
+{
+    int most = 0;
+
+    for (int a = 0; a < h->nodes && (h->domain_of || h->domain_nodes > 1); a++) {
+        int n = 0;
+
+        for (int b = 0; b < h->nodes && is_active(h, a); b++)
+            n += is_same_domain(h, a, b) && is_active(h, b);
+        most = MAX(most, n);
+    }
+    return most;
+}
+
+bool bb_health_is_inside(const struct bb_health *h, int a, int b)
+{
+    return is_same_domain(h, a, b) && bb_health_has_domains(h);
+}
+
 static double ratio_of(const struct bb_health_finding *f)
 {
     const double reference = isnan(f->expected) ? f->median : f->expected;
@@ -518,15 +560,18 @@ struct pairs {
     int *node, n; /* [n] the nodes that take part */
     int *order;   /* [n] the same, in the order of the circle method */
     int rounds;
-    int *partner;     /* [rounds][nodes] */
-    double *values;   /* [rounds][nodes * gpus] values / the share of its rate that a pair gets while the others run */
+    int *partner; /* [rounds][nodes] */
+    /* [rounds][nodes * gpus] values / the share of its rate that a pair gets while the others run; those of pairs in one of
+     * several NVLink domains as if NICs had connected them */
+    double *values;
     double *best;     /* [nodes * gpus] best value of each GPU, likewise; NaN: none */
-    double *weight;   /* [nodes] of the values in best: the share / that of the pair alone */
+    double *weight;   /* [nodes] of the values in best: the share / that of the pair alone; 0: none, or in a domain */
     int *again;       /* [nodes] partners of another measurement */
     double *retried;  /* [nodes * gpus] values of that measurement */
     struct peers all; /* of all values: against them all parts are judged, so that a slow NIC is not three paths */
     bool *slow_rail, *at_once; /* [gpus] slow on most nodes; of these, only while all pairs run at once */
     bool is_shared;            /* a slow pair was fast alone */
+    bool has_domains;          /* several NVLink domains take part */
     struct bb_at_once leaf;    /* whose uplinks are slow */
 };
 
@@ -572,21 +617,44 @@ static double share_of(const struct bb_health *h, const int *partner, int node, 
     return share;
 }
 
+static bool is_inside(const struct pairs *p, int a, int b)
+{
+    return p->has_domains && is_same_domain(p->h, a, b);
+}
+
+/* Returns what is expected of a pair in an NVLink domain / of one that NICs connect. */
+static double nvlink_factor(const struct pairs *p)
+{
+    return p->h->inside / p->h->expected[BB_HEALTH_PAIRS];
+}
+
+/* Gives a finding about a pair in an NVLink domain its own values, in place of those that NICs would reach. */
+static void restore_values(const struct pairs *p, bool inside, struct bb_health_finding *f)
+{
+    const double factor = inside ? nvlink_factor(p) : 1;
+
+    f->value *= factor;
+    f->expected *= factor;
+    f->median *= factor;
+}
+
 /* Scales the values of pairs of nodes to a pair alone, and updates the best value of each GPU. A loaded uplink hides a slow
- * NIC: only the measurements with the least load on the uplinks count. shares: [nodes * gpus] or NULL: out */
+ * NIC, and NVLink does without it: only the measurements with the least load on the uplinks count. shares: [nodes * gpus] or NULL: out */
 static void take_values(struct pairs *p, const int *partner, double *values, double *shares)
 {
     const int gpus = p->h->gpus;
 
     for (int n = 0; n < p->h->nodes; n++) {
+        const bool inside = partner[n] >= 0 && is_inside(p, n, partner[n]);
         const double share = partner[n] < 0 ? NAN : share_of(p->h, partner, n, false);
-        const double weight = partner[n] < 0 ? NAN : share / share_of(p->h, partner, n, true);
+        const double weight = partner[n] < 0 ? NAN : inside ? 0 : share / share_of(p->h, partner, n, true);
 
         for (int at = n * gpus; at < (n + 1) * gpus; at++) {
+            values[at] /= inside ? nvlink_factor(p) : 1;
             if (!isnan(values[at])) /* fmin and fmax ignore NaN: an unmeasured value would become the expectation */
                 values[at] = fmax(values[at], fmin(values[at] / share, p->h->expected[BB_HEALTH_PAIRS]));
             if (shares)
-                shares[at] = share;
+                shares[at] = inside ? NAN : share;
             if (weight >= p->weight[n])
                 p->best[at] = weight > p->weight[n] ? values[at] : fmax(p->best[at], values[at]);
         }
@@ -649,6 +717,28 @@ static void choose_partners(const struct pairs *p, int round, int *partner)
     }
 }
 
+/* Sets the medians of all rounds. measured, shares: [rounds][nodes * gpus]; NaN share: a pair in one of several domains */
+static void set_medians(struct pairs *p, double *measured, const double *shares)
+{
+    const size_t n = count_values(p->h) * (size_t)p->rounds;
+    double *inside;
+    struct bb_health *h = p->h;
+
+    BB_NEW(inside, n);
+    for (size_t i = 0; i < n; i++) {
+        inside[i] = isnan(shares[i]) ? measured[i] : NAN;
+        measured[i] = isnan(shares[i]) ? NAN : measured[i];
+    }
+    h->inside_median = bb_health_median(inside, n);
+    h->median[BB_HEALTH_PAIRS] = bb_health_median(measured, n);
+    h->share[BB_HEALTH_PAIRS] = bb_health_median(shares, n);
+    if (isnan(h->median[BB_HEALTH_PAIRS])) { /* NICs connected no pair */
+        h->median[BB_HEALTH_PAIRS] = bb_health_median(p->values, n);
+        h->share[BB_HEALTH_PAIRS] = 1;
+    }
+    free(inside);
+}
+
 static int measure_rounds(struct pairs *p)
 {
     const size_t size = count_values(p->h), n = size * (size_t)p->rounds;
@@ -668,8 +758,7 @@ static int measure_rounds(struct pairs *p)
         take_values(p, partner, values, shares + (size_t)k * size);
     }
     p->all = reference_peers(p->values, n, p->h->expected[BB_HEALTH_PAIRS]);
-    p->h->median[BB_HEALTH_PAIRS] = bb_health_median(measured, n);
-    p->h->share[BB_HEALTH_PAIRS] = bb_health_median(shares, n);
+    set_medians(p, measured, shares);
     p->h->lowest[BB_HEALTH_PAIRS] = NAN;
     for (size_t i = 0; i < n; i++) /* fmin ignores NaN */
         p->h->lowest[BB_HEALTH_PAIRS] =
@@ -693,13 +782,16 @@ static bool is_suspect(const struct pairs *p, int node)
     return false;
 }
 
-/* Returns a node that is no suspect and has no partner yet, a different one for each try; -1: there is none. */
+/* Returns a node that is no suspect and has no partner yet, a different one for each try; -1: there is none. What connects the
+ * pair is what the best value of the suspect is from: NICs, or NVLink. */
 static int find_partner(const struct pairs *p, int i, int try)
 {
+    const bool inside = p->weight[p->node[i]] == 0;
+
     for (int k = 0; k < p->n; k++) {
         const int other = p->node[(i + k * (k + 1) / 2 + 7 * try) % p->n];
 
-        if (p->again[other] < 0 && !is_suspect(p, other))
+        if (p->again[other] < 0 && !is_suspect(p, other) && is_inside(p, p->node[i], other) == inside)
             return other;
     }
     return -1;
@@ -808,7 +900,7 @@ static int find_rails(struct pairs *p)
 {
     const int gpus = p->h->gpus;
     double *lowest;
-    int rc = 0, slow = 0, *nodes;
+    int rc = 0, slow = 0, other = 1, *nodes;
 
     BB_NEW(lowest, gpus);
     BB_NEW(nodes, gpus);
@@ -818,7 +910,9 @@ static int find_rails(struct pairs *p)
     }
     if (slow == 0)
         goto out;
-    TRY(measure_alone(p, p->node[0], p->node[1], 2));
+    while (is_inside(p, p->node[0], p->node[other]))
+        other++;
+    TRY(measure_alone(p, p->node[0], p->node[other], 2));
     for (int g = 0; g < gpus; g++) {
         const double alone = p->retried[p->node[0] * gpus + g];
 
@@ -862,6 +956,7 @@ static void find_nics(struct pairs *p)
                 f.part = BB_HEALTH_A_PATH; /* either of the two nodes, or their connection */
                 f.other = p->node[1];
             }
+            restore_values(p, p->has_domains && p->weight[node] == 0, &f);
             found[n++] = f;
         }
     add_of_gpus(p->h, found, n);
@@ -1127,6 +1222,7 @@ static int add_slow_pairs(struct pairs *p, const struct slow_pair *pairs, int n,
         struct bb_health_finding f = of_pairs(p, BB_HEALTH_A_PATH, pair->a, pair->gpu,
                                               pair->slow > 0 ? pair->values[0] : median_of(pair->values, TRIES));
 
+        restore_values(p, is_inside(p, pair->a, pair->b), &f);
         f.other = pair->b;
         f.tries = TRIES;
         f.slow = pair->slow;
@@ -1172,6 +1268,7 @@ static void start_pairs(struct pairs *p, int rounds)
     for (int n = 0; n < h->nodes; n++)
         if (is_active(h, n))
             p->node[p->n++] = n;
+    p->has_domains = bb_health_has_domains(h);
     BB_NEW(p->order, p->n);
     order_nodes(p);
     BB_NEW(p->partner, (size_t)rounds * (size_t)h->nodes);
@@ -1255,6 +1352,21 @@ struct cut {
     double value, share, judged;
 };
 
+/* Drops the pairs in one of several NVLink domains: they do not use the network between the halves. */
+static void drop_inside(struct pairs *p)
+{
+    for (int a = 0; a < p->h->nodes; a++) {
+        const int b = p->partner[a];
+
+        if (b < 0 || !is_inside(p, a, b))
+            continue;
+        for (int g = 0; g < p->h->gpus; g++)
+            p->values[a * p->h->gpus + g] = NAN;
+        if (b < a)
+            p->partner[a] = p->partner[b] = -1;
+    }
+}
+
 static int measure_cut(struct pairs *p, int cut, double unloaded, struct cut *c)
 {
     struct bb_health *h = p->h;
@@ -1270,6 +1382,7 @@ static int measure_cut(struct pairs *p, int cut, double unloaded, struct cut *c)
         p->partner[p->node[i]] = other < 0 ? -1 : p->node[other];
     }
     TRY(h->measure(h->arg, BB_HEALTH_BISECTION, p->partner, p->values));
+    drop_inside(p);
     c->value = c->judged = bb_health_median(p->values, count_values(h));
     for (int a = 0; a < h->nodes; a++)
         for (int g = 0; g < h->gpus && p->partner[a] > a; g++) {
@@ -1277,7 +1390,7 @@ static int measure_cut(struct pairs *p, int cut, double unloaded, struct cut *c)
             p->best[n] = p->values[a * h->gpus + g] / (unloaded * p->retried[n]);
             n++;
         }
-    c->ratio = median_of(p->best, n);
+    c->ratio = n > 0 ? median_of(p->best, n) : INFINITY;
     for (size_t i = 0; i < n && h->skip[BB_HEALTH_PAIRS]; i++)
         if (p->best[i] < c->ratio) {
             c->ratio = p->best[i];
@@ -1296,19 +1409,19 @@ static int test_bisection(struct bb_health *h)
                                 : h->expected[BB_HEALTH_BISECTION];
     struct pairs p = {.h = h};
     struct bb_health_finding f = finding_of(h, BB_HEALTH_BISECTION, &(struct peers){0}, NAN);
-    struct cut best = {0}, cut;
+    struct cut best = {.ratio = 0}, cut;
     int rc = 0;
 
     start_pairs(&p, 1);
     for (int try = 0; try < 2 && (try == 0 || f.level != BB_HEALTH_OK); try++) {
-        struct cut slowest = {.ratio = INFINITY};
+        struct cut slowest = {.ratio = INFINITY, .value = NAN, .share = 1};
 
         h->attempt = try + 1;
         for (int i = 0; i < CUTS; i++) {
             TRY(measure_cut(&p, i, unloaded, &cut));
-            slowest = cut.ratio < slowest.ratio ? cut : slowest;
+            slowest = cut.ratio >= slowest.ratio ? slowest : cut; /* NaN: nothing is expected */
         }
-        best = slowest.ratio > best.ratio ? slowest : best;
+        best = slowest.ratio <= best.ratio ? best : slowest;
         f.level = bb_health_judge(best.ratio);
     }
     h->median[BB_HEALTH_BISECTION] = best.value;
@@ -1338,6 +1451,7 @@ int bb_health_run(struct bb_health *h)
     int rc = 0, before = h->nodes;
 
     h->sender = -1;
+    h->inside_median = NAN;
     for (int test = 0; test < BB_HEALTH_TESTS; test++) {
         h->median[test] = NAN;
         h->share[test] = 1;

@@ -116,6 +116,9 @@ struct bb_health {
                             BB_HEALTH_NAMED,      /* the profile that --expect or the baseline names */
                             BB_HEALTH_FOUND       /* CUDA, in the run of the baseline */
     } node_gpus_source;
+    const int *domain_of; /* [nodes] NVLink domain of each node; NULL: consecutive nodes are one, */
+    int domain_nodes;     /* this number of them; below 2: each node is one */
+    double inside;        /* expected of pairs in a domain, if there are several; NaN: unknown, these are not judged */
     /* leaf switches and pods: consecutive nodes that share uplinks, and the rate of their NICs / that of the uplinks */
     struct bb_health_tier {
         int nodes; /* 0: unknown, or none */
@@ -137,6 +140,7 @@ struct bb_health {
     double lowest[BB_HEALTH_TESTS];  /* out: likewise, but not of the bisection; of pairs, as `median` with `share` */
     int lowest_gpu[BB_HEALTH_TESTS]; /* out: of tests of GPUs: the GPU with the lowest value, node * gpus + index */
     int took_part[BB_HEALTH_TESTS];  /* set by `measure`: number of nodes that take part; 0: unknown */
+    double inside_median;            /* out: of the pairs in a domain, if there are several, as `median`, of others */
     double share[BB_HEALTH_TESTS];   /* out: of `expected`, what oversubscribed leaves leave to the median; 1: all */
 };
 
@@ -144,6 +148,13 @@ struct bb_health {
  * calls bb_health_release. Returns 0, or the first error of `measure`. */
 int bb_health_run(struct bb_health *h) BB_MUST_CHECK;
 void bb_health_release(struct bb_health *h);
+
+/* bb_health_is_inside - return whether one of several NVLink domains has both nodes: NICs do not connect them.
+ * bb_health_has_domains - return whether there are several, among the nodes that have not failed.
+ * bb_health_domain_nodes - return the number of nodes in the largest one; 0: each node is one, or it is not known yet. */
+bool bb_health_is_inside(const struct bb_health *h, int a, int b);
+bool bb_health_has_domains(const struct bb_health *h);
+int bb_health_domain_nodes(const struct bb_health *h);
 
 /* bb_health_remark - return a finding without values. node, other, gpu: -1: does not apply. */
 struct bb_health_finding bb_health_remark(enum bb_health_test test, enum bb_health_part part,

@@ -23,6 +23,9 @@ struct bb_machine_facts {
     int node_gpus;             /* of the host of rank 0, as CUDA shows them; 0: unknown */
     int ranks, ranks_per_node; /* of one --split group; ranks_per_node: the largest number on one host */
     int concurrent;            /* ranks of a host in all concurrent groups, which share its NICs; 0: one group */
+    int job_ranks;             /* of all groups; 0: one group, */
+    int job_ranks_per_node;    /* with these */
+    int domain_nodes;          /* nodes of the group in each NVLink domain; 0: by the profile */
     bool one_host;             /* all ranks of the job have the same host */
     bool unequal_nodes; /* more than one host has fewer of these ranks than ranks_per_node, which no forecast has */
     struct bb_gemm_shape gemm; /* kernels to predict, too, for health; m 0: none */

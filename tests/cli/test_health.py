@@ -17,7 +17,7 @@ ROOT_LOST = {**LOST, "EMU_FAULT": "die:rank=1,call=3,name=ncclCommSplit"}  # wit
 
 def health(busbar, tmp_path, *args, ranks, nodes, status=0, slow="", mpirun=None, **env):
     done = busbar.run("health", "--quick", *args, "--json", tmp_path / "r.json", ranks=ranks, mpirun=mpirun,
-                      env={"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_NODES": str(nodes), "EMU_SLOW": slow, **env})
+                      env={"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", **({"EMU_NODES": str(nodes)} if nodes else {}), "EMU_SLOW": slow, **env})
     assert done.returncode == status, done.stdout + done.stderr
     root = json.loads((tmp_path / "r.json").read_text())
     return root, {(f["level"], f["part"], f["node"], f["gpu"]) for f in root["findings"]}, done
@@ -31,6 +31,32 @@ def test_healthy_nodes_reach_the_expectation(busbar, tmp_path, cluster):
     assert len(tests) == 11 and all(abs(t["median"] / t["expected"] - 1) < (0.02 if t["stage"] == "copies" else 0.01) for t in tests.values()), tests
     assert len(root["results"]) == 9 * 8 + 2 * 3 * 8 and done.stdout.splitlines()[-1] == (
         "# 4 nodes: 4 ok, 0 warn, 0 fail, 0 unknown; 2 of 8 GPUs of each node tested; pairs of nodes tested: 6 of 6, none slow")
+
+
+def test_nodes_that_are_nvlink_domains_reach_the_expectation(busbar, tmp_path):
+    """NICs connect two nodes, each of which is a full NVLink domain of the profile, as `plan` states."""
+    profile = json.loads((ROOT / "profiles/clusters/gb300-nvl72.json").read_text())
+    (tmp_path / "small.json").write_text(json.dumps({**profile, "name": "small", "gpus_per_node": 2, "nics_per_node": 2, "domain_gpus": 2, "host_gpus": 2}))
+    root, found, done = health(busbar, tmp_path, ranks=4, nodes=None, EMU_CLUSTER=str(tmp_path / "small.json"))
+    tests = {test["test"]: test for test in root["tests"]}
+    plan = {n: busbar.json("plan", "all_reduce", "--ranks", n, "--gpus-per-node", n // 2, "--cluster", tmp_path / "small.json", "--sizes", "64M",
+                           tmp_path=tmp_path, emulated=False)["results"][0]["busbw_gbps"] for n in (2, 4)}
+    assert not found and [v["level"] for v in root["verdicts"]] == ["ok"] * 2 and root["expected_by"] == (
+        "small (recognised): 2 GPUs and 2 NICs of 97 GB/s per NVLink domain")
+    for name, n in (("all_reduce of GPU pairs", 2), ("all_reduce across halves", 2), ("all_reduce, rails at once", 2), ("all_reduce of all GPUs", 4)):
+        assert abs(tests[name]["expected"] / plan[n] - 1) < 1e-6 and abs(tests[name]["median"] / plan[n] - 1) < 0.01
+    assert plan[2] < 97 and tests["all_reduce of GPU pairs"]["domain_median"] is None and {v["domain"] for v in root["verdicts"]} == {None}
+
+
+@pytest.mark.parametrize("ranks, gpus, per_domain", [(144, 4, 18), (128, 4, 16), (128, 64, 0), (64, 4, 0)])
+def test_plan_states_what_pairs_in_an_nvlink_domain_reach(busbar, tmp_path, ranks, gpus, per_domain):
+    """In one domain, or without domains of several nodes, all pairs have the same expectation."""
+    plan = busbar.run("health", "--plan", "--ranks", ranks, "--gpus-per-node", gpus, "--expect", "gb200-nvl72", "--size", "64M", emulated=False)
+    between, inside = (busbar.json("plan", "all_reduce", "--ranks", 2, "--gpus-per-node", n, "--cluster", "gb200-nvl72", "--sizes", "64M",
+                                   tmp_path=tmp_path, emulated=False)["results"][0]["busbw_gbps"] for n in (1, 2))
+    row = f"{inside if ranks == 64 else between:.1f} GB/s"
+    assert plan.stderr == "" and all(re.search(rf"^ {stage} .* {row}", plan.stdout, re.M) for stage in ("pairs", "bisection")), plan.stdout
+    assert (f"# expected of pairs in an NVLink domain, which is {per_domain} nodes: {inside:.1f} GB/s\n" in plan.stdout) == (per_domain > 0)
 
 
 LOST_GPU = "CUDA finds 7 GPUs, expected 8: a GPU may be lost"

@@ -454,6 +454,11 @@ def test_health_shows_the_worst_node_first_and_the_slow_pairs():
     assert said("health", **data) == ("FAILED: pairs 20 GB/s. 3 nodes: 2 ok, 0 warn, 1 fail, 0 unknown; expected by x. "
                                       "fail, stage pairs: NIC of GPU 1 of c: pairs 20 GB/s.")
     assert "share of the expected 40 GB/s" in pairs.about and pairs.columns[3] == "of the expected 40 GB/s"
+    domains = {**data, "tests": [{**data["tests"][0], "domain_expected": 80., "domain_median": 80.}], "verdicts": [
+        {**level, "domain": 0 if level["node"] < 2 else 2} for level in levels]}  # NVLink connects a and b
+    (nodes,), (pairs,) = (list(make([result("health", **domains)])) for make in (health.nodes, health.pairs))
+    assert pairs.traces[0]["z"] == [[None, .5, .5], [.5, None, .5], [.5, .5, None]] and "40 GB/s (80 GB/s in an NVLink domain)" in pairs.about
+    assert [row[-1] for row in nodes.rows] == ["50 %"] * 3
     data["tests"][0]["expected"] = None
     (pairs,) = health.pairs([result("health", **data)])
     assert "share of the median 40 GB/s" in pairs.about and said("health", verdicts=levels[:1]).startswith("1 node: 1 ok")

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/param.h>
 
 static const char *profile_of_machine(const struct bb_machine_facts *facts)
 {
@@ -18,6 +19,24 @@ static const char *profile_of_machine(const struct bb_machine_facts *facts)
 
 /* A profile with larger nodes is that of an NVLink domain of several hosts (GB200 NVL72). */
 enum { GPUS_OF_A_HOST = 16 };
+
+static bool spans_hosts(const struct bb_cluster *c)
+{
+    return c->domain_gpus > 0 || c->gpus_per_node > GPUS_OF_A_HOST;
+}
+
+/* Returns the number of consecutive nodes of a job in an NVLink domain, which is a node of the profile. Of its GPUs, a job uses the
+ * profile's gpus_per_node, or all if its ranks are a multiple of them. An emulated node is a domain. */
+static int domain_nodes(const struct bb_machine_facts *facts, const struct bb_cluster *c)
+{
+    const int host_gpus = MAX(MAX(facts->job_ranks_per_node, facts->ranks_per_node), MAX(c->host_gpus, 1));
+    const int ranks = facts->job_ranks > 0 ? facts->job_ranks : facts->ranks;
+    const bool is_full = c->domain_gpus > 0 && ranks % c->domain_gpus == 0;
+
+    if (!spans_hosts(c) || facts->emulated || bb_environment_has_nodes())
+        return 1;
+    return MAX(1, (is_full ? c->domain_gpus : c->gpus_per_node) / host_gpus);
+}
 
 /* Share of a port's rate that data reach, as in the shipped profiles (48.5 of 50 GB/s). */
 #define PORT_EFFICIENCY 0.97
@@ -30,32 +49,32 @@ static void set_nics(const struct bb_machine_facts *facts, struct bb_cluster *c)
 
     if (facts->emulated || facts->nics.n == 0 || c->n_variants == 0)
         return;
-    if (c->gpus_per_node <= GPUS_OF_A_HOST)
+    if (!spans_hosts(c))
         c->nics_per_node = facts->nics.n < c->gpus_per_node ? facts->nics.n : c->gpus_per_node;
     if (fabs(gbps / c->inter.gbps - 1) > 0.1)
         c->inter.gbps = gbps;
 }
 
 /* Sets the number of GPUs per node, and reduces the rate of NICs that concurrent groups share. Emulated ranks of one host may
- * be on several nodes of the profile. */
-static void set_node_size(const struct bb_machine_facts *facts, struct bb_cluster *c)
+ * be on several nodes of the profile. nodes: of the job, in a node of the profile */
+static void set_node_size(const struct bb_machine_facts *facts, int nodes, struct bb_cluster *c)
 {
     struct bb_cluster of_all = *c;
     double demand;
 
-    if ((c->gpus_per_node > GPUS_OF_A_HOST && !bb_environment_has_nodes()) || (facts->emulated && facts->one_host))
+    if (facts->emulated && facts->one_host)
         return;
-    if (facts->ranks_per_node != c->gpus_per_node)
-        bb_cluster_set_gpus_per_node(c, facts->ranks_per_node);
+    if (nodes * facts->ranks_per_node != c->gpus_per_node)
+        bb_cluster_set_gpus_per_node(c, nodes * facts->ranks_per_node);
     if (facts->concurrent <= facts->ranks_per_node)
         return;
-    bb_cluster_set_gpus_per_node(&of_all, facts->concurrent);
+    bb_cluster_set_gpus_per_node(&of_all, nodes * facts->concurrent);
     demand = (double)bb_cluster_nics(c) * facts->concurrent / facts->ranks_per_node;
     c->inter.gbps *= fmin(1, bb_cluster_nics(&of_all) / demand);
 }
 
 int bb_expectation_machine(const struct bb_machine_facts *facts, const char *name, struct bb_cluster *cluster,
-                           int *node_gpus, char text[BB_MACHINE_TEXT])
+                           struct bb_machine_nodes *nodes, char text[BB_MACHINE_TEXT])
 {
     const bool is_auto = strcmp(name, "auto") == 0;
     const char *profile = is_auto ? profile_of_machine(facts) : name;
@@ -75,22 +94,26 @@ int bb_expectation_machine(const struct bb_machine_facts *facts, const char *nam
     if (is_auto)
         set_nics(facts, cluster);
     whole = *cluster;
-    *node_gpus = cluster->gpus_per_node <= GPUS_OF_A_HOST ? cluster->gpus_per_node : 0;
+    nodes->is_domain = spans_hosts(cluster);
+    nodes->gpus = nodes->is_domain ? 0 : cluster->gpus_per_node;
+    nodes->of_domain = domain_nodes(facts, cluster);
     if (node.ranks_per_node < node.concurrent)
         node.ranks_per_node = node.concurrent;
-    set_node_size(&node, &whole);
-    set_node_size(facts, cluster);
+    set_node_size(&node, nodes->of_domain, &whole);
+    set_node_size(facts, facts->domain_nodes > 0 ? facts->domain_nodes : nodes->of_domain, cluster);
     gpus = whole.gpus_per_node;
     nics = bb_cluster_nics(&whole);
-    snprintf(text, BB_MACHINE_TEXT, "%s%s: %d GPU%s and %d NIC%s of %.4g GB/s per node%s", whole.name,
+    snprintf(text, BB_MACHINE_TEXT, "%s%s: %d GPU%s and %d NIC%s of %.4g GB/s per %s%s", whole.name,
              is_auto ? " (recognised)" : "", gpus, bb_plural(gpus), nics, bb_plural(nics), whole.inter.gbps,
+             nodes->is_domain ? "NVLink domain" : "node",
              whole.n_variants == 0 && nics > 1 ? ", of which a collective uses one" : "");
 out:
     return rc;
 }
 
 /* Adds what a forecast states of the machine itself: the rates of a GEMM, of copies and of links, and its switches. */
-static void add_machine(const struct bb_machine_facts *facts, const struct bb_cluster *c, json_t *predicted)
+static void add_machine(const struct bb_machine_facts *facts, const struct bb_cluster *c,
+                        const struct bb_machine_nodes *nodes, json_t *predicted)
 {
     const struct bb_kernel_list_item gemm = {.gemm = facts->gemm};
     const double copy_ns = c->kernel_us * 1e3 + (double)facts->copy_bytes / bb_cluster_memory_gbps(c);
@@ -108,8 +131,9 @@ static void add_machine(const struct bb_machine_facts *facts, const struct bb_cl
         json_object_set_new(predicted, "pcie_gbps", json_real(c->pcie_gbps));
     json_object_set_new(predicted, "peer_gbps", json_real(bb_cluster_peer_gbps(c, false)));
     json_object_set_new(predicted, "peer_kernel_gbps", json_real(bb_cluster_peer_gbps(c, true)));
-    json_object_set_new(predicted, "other_nodes",
-                        json_boolean(facts->unequal_nodes && c->gpus_per_node <= GPUS_OF_A_HOST));
+    json_object_set_new(predicted, "other_nodes", json_boolean(facts->unequal_nodes && !nodes->is_domain));
+    json_object_set_new(predicted, "node_gpus", json_integer(nodes->gpus));
+    json_object_set_new(predicted, "domain_nodes", json_integer(nodes->of_domain));
 }
 
 int bb_expectation_forecast(const struct bb_machine_facts *facts, const char *name, const struct bb_sweep *sweep,
@@ -120,17 +144,17 @@ int bb_expectation_forecast(const struct bb_machine_facts *facts, const char *na
     const struct bb_bench_plan plan = {&cluster, sweep, &none, 1, facts->ranks, 0, NULL, json_array()};
     char text[BB_MACHINE_TEXT];
     json_t *rows = json_array();
-    int node_gpus, rc;
+    struct bb_machine_nodes nodes;
+    int rc;
 
     *root = NULL;
-    TRY(bb_expectation_machine(facts, name, &cluster, &node_gpus, text));
+    TRY(bb_expectation_machine(facts, name, &cluster, &nodes, text));
     if (cluster.gpus_per_node > 0) {
         TRY(bb_bench_plan_validate(&plan));
         TRY(bb_bench_plan_run(&plan, NULL, rows));
         *root = bb_bench_plan_json(&plan, json_object(), json_incref(rows));
         json_object_set_new(json_object_get(*root, "predicted"), "cluster", json_string(text));
-        add_machine(facts, &cluster, json_object_get(*root, "predicted"));
-        json_object_set_new(json_object_get(*root, "predicted"), "node_gpus", json_integer(node_gpus));
+        add_machine(facts, &cluster, &nodes, json_object_get(*root, "predicted"));
     }
 out:
     json_decref(rows);

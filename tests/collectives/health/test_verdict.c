@@ -26,6 +26,7 @@ struct machine {
     int leaves;          /* number of nodes under each leaf, which has uplinks for */
     double leaf_uplinks; /* this number of nodes, the leaf above its own; 0: none */
     double spine;        /* number of pairs that the network carries at their full rate; infinite: enough */
+    int domain;          /* number of consecutive nodes that NVLink connects; -2: every second node; 0: none */
     int lost;            /* this node is measured in no test from pairs on; 0: none */
     int measurements[BB_HEALTH_TESTS], expectations;
     int *
@@ -72,13 +73,18 @@ static double share(const struct machine *m, const int *partner, int a)
     return fmin(fmin(1, all), m->spine / pairs);
 }
 
+#define NVLINK 13.0 /* rate of a pair in a domain / of one that NICs connect */
+
 static double pair_factor(const struct machine *m, const int *partner, int a, int g)
 {
     const int b = partner[a];
+    const bool inside = m->domain == -2 ? a % 2 == b % 2 : m->domain > 0 && a / m->domain == b / m->domain;
     double factor = m->pairs * (g == m->slow_rail ? 0.8 : 1) * share(m, partner, a);
 
     if (g == 1 && (a == m->slow_nic || b == m->slow_nic || a < m->slow_nics || b < m->slow_nics))
         factor = fmin(factor, m->pairs * m->nic);
+    if (inside)
+        factor = NVLINK;
     if (((a == m->path_a && b == m->path_b) || (b == m->path_a && a == m->path_b)) &&
         !(m->one_way && m->h.sender == m->path_a))
         factor *= 0.6;
@@ -353,6 +359,62 @@ static void test_common_cause_is_one_finding(void **state)
     assert_true(find(&m, BB_HEALTH_ALL, -1, -1)->level == BB_HEALTH_FAIL);
     assert_int_equal(bb_health_node_level(&m.h, 0), BB_HEALTH_UNKNOWN); /* as slow as the others */
     bb_health_release(&m.h);
+}
+
+/* Two NVLink domains, of consecutive or of every second node: NICs connect the nodes of different ones only. */
+static void test_pairs_in_an_nvlink_domain_have_their_own_expectation(void **state)
+{
+    static const int rows[][2] = {{12, 6}, {36, 18}, {36, -2}, {11, 6}, {4, 2}, {8, 4}};
+
+    (void)state;
+    for (size_t i = 0; i < 4 * ROWS(rows); i++) {
+        const int nodes = rows[i / 4][0], domain = rows[i / 4][1], other = domain == -2 ? 2 : 1;
+        struct machine m = machine_of(nodes, 0.003, i);
+        int domain_of[36];
+
+        for (int n = 0; n < nodes; n++)
+            domain_of[n] = n % 2;
+        m.domain = domain;
+        m.h.domain_of = domain == -2 ? domain_of : NULL;
+        m.h.domain_nodes = domain;
+        m.h.inside = NVLINK * healthy[BB_HEALTH_PAIRS];
+        m.h.every_pair = true;
+        m.slow_nic = i % 4 == 1 ? 3 : -1;
+        m.path_a = i % 4 == 2 ? 0 : -1;
+        m.path_b = other;
+        m.slow_rail = i % 4 == 3 ? 6 : -1;
+        run(&m);
+        if (i % 4 == 0)
+            assert_true(m.h.n == 0 && fabs(m.h.median[BB_HEALTH_PAIRS] / 48 - 1) < 0.02 &&
+                        fabs(m.h.inside_median / (48 * NVLINK) - 1) < 0.02 &&
+                        fabs(m.h.median[BB_HEALTH_BISECTION] / 48 - 1) < 0.02);
+        else if (i % 4 == 1)
+            assert_true(m.h.n == 1 && find(&m, BB_HEALTH_A_NIC, 3, 1) && fabs(m.h.findings->value / 24 - 1) < 0.05);
+        else if (i % 4 == 2)
+            assert_true(nodes > 16 || (m.h.n == 1 && has_path(&m, 0, other) && m.h.findings->expected > 600 &&
+                                       fabs(m.h.findings->value / (0.6 * 48 * NVLINK) - 1) < 0.05));
+        else
+            assert_true(m.h.n >= 1 && find(&m, BB_HEALTH_A_RAIL, -1, 6));
+        bb_health_release(&m.h);
+    }
+}
+
+/* Without an expectation of them, only the pairs that NICs connect are judged; one domain has no NICs to judge. */
+static void test_pairs_in_an_nvlink_domain_without_expectation(void **state)
+{
+    (void)state;
+    for (int one = 0; one < 2; one++) {
+        struct machine m = machine_of(8, 0.003, 1);
+
+        m.domain = m.h.domain_nodes = one ? 8 : 4;
+        m.h.every_pair = true;
+        m.h.inside = NAN;
+        m.h.expected[BB_HEALTH_PAIRS] = m.h.expected[BB_HEALTH_BISECTION] = NAN;
+        run(&m);
+        assert_int_equal(m.h.n, 0);
+        assert_true(fabs(m.h.median[BB_HEALTH_PAIRS] / (one ? 48 * NVLINK : 48) - 1) < 0.02);
+        bb_health_release(&m.h);
+    }
 }
 
 /* Leaves of several sizes at several places, whose uplinks carry this number of nodes. Nodes 16 to 19, and the last two, are no
@@ -817,6 +879,8 @@ int main(void)
         cmocka_unit_test(test_one_fast_gpu_is_no_slow_majority),
         cmocka_unit_test(test_slow_rail_is_found_once),
         cmocka_unit_test(test_common_cause_is_one_finding),
+        cmocka_unit_test(test_pairs_in_an_nvlink_domain_have_their_own_expectation),
+        cmocka_unit_test(test_pairs_in_an_nvlink_domain_without_expectation),
         cmocka_unit_test(test_leaf_that_is_slow_at_once_is_named),
         cmocka_unit_test(test_oversubscribed_leaves_are_expected),
         cmocka_unit_test(test_slow_leaf_of_oversubscribed_ones_is_named),

@@ -41,9 +41,9 @@ static void test_machine_is_recognised_by_gpu_and_nics(void **state)
                                                .ranks_per_node = rows[i].ranks_per_node};
         char text[BB_MACHINE_TEXT] = "";
         struct bb_cluster cluster;
-        int node_gpus;
+        struct bb_machine_nodes nodes;
 
-        assert_int_equal(bb_expectation_machine(&facts, "auto", &cluster, &node_gpus, text), 0);
+        assert_int_equal(bb_expectation_machine(&facts, "auto", &cluster, &nodes, text), 0);
         assert_int_equal(cluster.gpus_per_node, rows[i].gpus_per_node);
         if (cluster.gpus_per_node == 0)
             continue;
@@ -66,9 +66,9 @@ static void test_a_profile_without_nccl_states_one_nic_per_collective(void **sta
         const struct bb_machine_facts facts = {.gpu = "", .ranks = 16, .ranks_per_node = 8, .concurrent = 8};
         char text[BB_MACHINE_TEXT];
         struct bb_cluster cluster;
-        int node_gpus;
+        struct bb_machine_nodes nodes;
 
-        assert_int_equal(bb_expectation_machine(&facts, rows[i].profile, &cluster, &node_gpus, text), 0);
+        assert_int_equal(bb_expectation_machine(&facts, rows[i].profile, &cluster, &nodes, text), 0);
         assert_true((strstr(text, "GB/s per node, of which a collective uses one") != NULL) == rows[i].one);
     }
 }
@@ -92,10 +92,44 @@ static void test_concurrent_groups_share_nics(void **state)
             .gpu = "", .ranks = 16, .ranks_per_node = jobs[i].ranks_per_node, .concurrent = jobs[i].concurrent};
         char text[BB_MACHINE_TEXT];
         struct bb_cluster cluster;
-        int node_gpus;
+        struct bb_machine_nodes nodes;
 
-        assert_int_equal(bb_expectation_machine(&facts, jobs[i].profile, &cluster, &node_gpus, text), 0);
+        assert_int_equal(bb_expectation_machine(&facts, jobs[i].profile, &cluster, &nodes, text), 0);
         assert_true(cluster.inter.gbps == jobs[i].gbps);
+    }
+}
+
+/* Of a GB200, a host has 4 GPUs, and an NVLink domain 72, of which jobs of a power of two use 64. An emulated node is a domain. */
+static void test_nodes_of_an_nvlink_domain(void **state)
+{
+    static const struct {
+        const char *profile;
+        bool emulated;
+        int ranks, node_ranks, domain_nodes; /* domain_nodes: given */
+        int of_domain, gpus_per_node;
+    } jobs[] = {{"gb200-nvl72", false, 144, 4, 0, 18, 18}, {"gb200-nvl72", false, 128, 4, 0, 16, 16},
+                {"gb200-nvl72", false, 128, 4, 1, 16, 1},  {"gb200-nvl72", false, 128, 4, 2, 16, 2},
+                {"gb200-nvl72", false, 2048, 64, 0, 1, 1}, {"gb200-nvl72", false, 256, 8, 0, 8, 8},
+                {"gb200-nvl72", true, 128, 64, 0, 1, 1},   {"h100-sxm-ib", false, 64, 8, 0, 1, 1}};
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(jobs); i++) {
+        const struct bb_machine_facts facts = {.gpu = "",
+                                               .emulated = jobs[i].emulated,
+                                               .ranks = 2,
+                                               .ranks_per_node = 1,
+                                               .concurrent = jobs[i].node_ranks,
+                                               .job_ranks = jobs[i].ranks,
+                                               .job_ranks_per_node = jobs[i].node_ranks,
+                                               .domain_nodes = jobs[i].domain_nodes};
+        char text[BB_MACHINE_TEXT];
+        struct bb_machine_nodes nodes;
+        struct bb_cluster cluster;
+
+        assert_int_equal(bb_expectation_machine(&facts, jobs[i].profile, &cluster, &nodes, text), 0);
+        assert_int_equal(nodes.of_domain, jobs[i].of_domain);
+        assert_int_equal(cluster.gpus_per_node, jobs[i].gpus_per_node);
+        assert_true((strstr(text, "per NVLink domain") != NULL) == (strcmp(jobs[i].profile, "gb200-nvl72") == 0));
     }
 }
 
@@ -103,7 +137,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_machine_is_recognised_by_gpu_and_nics),
                                        cmocka_unit_test(test_a_profile_without_nccl_states_one_nic_per_collective),
-                                       cmocka_unit_test(test_concurrent_groups_share_nics)};
+                                       cmocka_unit_test(test_concurrent_groups_share_nics),
+                                       cmocka_unit_test(test_nodes_of_an_nvlink_domain)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -126,6 +126,15 @@ def test_a_late_rank_costs_its_delay(predicted):
     assert predicted("resnet50 --ranks 16 --delay rank=3:5ms")["slow_cost_us"] == pytest.approx(5000, rel=0.01)
 
 
+@pytest.mark.parametrize("part,direct", [("--delay rank=0:1ms", "1.01 ms"), ("--slow rank=0:1.0001", "119 us"), ("--slow link=node0-nic0:0.3", None)])
+def test_a_cost_above_the_delay_is_explained(busbar, part, direct):
+    """The late rank's groups use PCIe at other times than equal groups, which slows the gradient collectives that span them."""
+    args = "plan transformer --model llama3_70b --ranks 16 --tp 4 --pp 1 --cluster l40s-pcie-ib --micro-batches 2 --seq-length 512 --dp-sync zero1"
+    (line,) = re.findall(r"# injected: (.*)", busbar.run(*args.split(), *part.split(), emulated=False).stdout)
+    reason = f": {direct} directly, the rest because ranks out of step use shared links at different times" if direct else ""
+    assert re.search(r" costs [0-9.]+ m?s of the step, \+[0-9.]+%(.*)", line)[1] == reason
+
+
 def test_slow_link_slows_only_its_users(predicted):
     one, half = (predicted(f"resnet50 --ranks 64 --slow link=node3-nic2:{part}") for part in (1, 0.25))
     assert 1.2 * one["step_us"] < half["step_us"] < 4.1 * one["step_us"]

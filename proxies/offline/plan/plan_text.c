@@ -360,12 +360,33 @@ static bool may_use(const struct bb_layout *l, const struct bb_cluster *c, const
     return false;
 }
 
-/* Names the parts that --slow and --delay make slow or late, and what they cost together. */
+/* Returns the time in us by which the parts lengthen their own ranks' step at most: each delay with the launch of its
+ * kernel, and the additional time of a slow rank's kernels. Infinite with slow nodes, NICs or links. */
+static double direct_cost_us(const struct bb_prediction *p)
+{
+    double us = 0;
+
+    for (int i = 0; i < p->conditions.slow.n; i++) {
+        const struct bb_slow_item *item = &p->conditions.slow.items[i];
+
+        if (item->kind == BB_SLOW_DELAY)
+            us += item->factor + bb_us_of(bb_cluster_issue_ns(&p->cluster, true));
+        else if (item->kind == BB_SLOW_RANK)
+            us += fmax(0, 1 - 1 / item->factor) * bb_us_of(p->classes[p->class_of[item->number]].all.compute_ns);
+        else
+            return INFINITY;
+    }
+    return us;
+}
+
+/* Names the parts that --slow and --delay make slow or late, and what they cost together. The cost can exceed the parts'
+ * own: the rate of a collective is that of its slowest link (profiles/clusters/README.md: ranks out of step). */
 static void print_injected(const struct bb_layout *l, const struct bb_prediction *p, FILE *out)
 {
     const struct bb_slow *slow = &p->conditions.slow;
     const double cost_us = bb_us_of(p->slow_cost_ns), step_us = bb_us_of(p->step_ns);
-    char names[BB_SLOW_NAMES_TEXT], time[BB_ROUNDED_TEXT];
+    const double direct_us = direct_cost_us(p);
+    char names[BB_SLOW_NAMES_TEXT], time[BB_ROUNDED_TEXT], direct[BB_ROUNDED_TEXT];
     const char *costs;
     int used = 0;
 
@@ -375,10 +396,14 @@ static void print_injected(const struct bb_layout *l, const struct bb_prediction
     costs = slow->n > 1 ? "together cost" : strstr(names, "uplinks") ? "cost" : "costs";
     if (used == 0)
         fprintf(out, "# injected: %s: the step does not use %s\n", names, slow->n > 1 ? "these links" : "this link");
-    else if (cost_us >= 0.01) /* less is rounding */
-        fprintf(out, "# injected: %s %s %s of the step, +%.1f%%\n", names, costs, bb_format_rounded_time(cost_us, time),
+    else if (cost_us >= 0.01) { /* less is rounding */
+        fprintf(out, "# injected: %s %s %s of the step, +%.1f%%", names, costs, bb_format_rounded_time(cost_us, time),
                 100 * cost_us / (step_us - cost_us));
-    else
+        if (cost_us > 1.05 * direct_us)
+            fprintf(out, ": %s directly, the rest because ranks out of step use shared links at different times",
+                    bb_format_rounded_time(direct_us, direct));
+        fputc('\n', out);
+    } else
         fprintf(out, "# injected: %s %s nothing: the step is not longer%s\n", names, costs,
                 bb_slow_has_fast_rank(slow) ? "; a rank with a factor below 1 is faster, half its speed is "
                                               "rank=R:2"

@@ -397,6 +397,38 @@ static void slow_nic_slows_its_collective(void **state)
     bb_step_release(&step);
 }
 
+/* An all-reduce of four ranks that takes 198 us alone, and three messages of 10 us from rank 0 to 1 and from 2 to 3, one per
+ * 40 us of compute. Ranks 2 and 3 begin the messages late_us later. */
+static void make_messages_during_a_collective(struct bb_step *step, double late_us)
+{
+    made_init(step, 4, 2);
+    for (int r = 0; r < 4; r++) {
+        made_reduce(step, r, 0, 198 * US * 4 / 6, BB_NONE); /* a ring moves 6/4 of the bytes */
+        for (int i = 0; i < 3; i++) {
+            struct bb_op op = made_op(r % 2 ? BB_OP_RECV : BB_OP_SEND, 1);
+
+            op.peer = r ^ 1;
+            op.count = 10 * US;
+            made_add(step, r, &op, made_compute(step, r, 40 + (i == 0 && r > 1 ? late_us : 0), BB_NONE));
+        }
+    }
+}
+
+/* A collective is as slow as its slowest link. In step, each pair of messages halves the rate of the all-reduce once, for 20 us.
+ * Out of step, it does so from the begin of the first message to the end of the second: three times later by d cost 3 d / 2. */
+static void ranks_out_of_step_slow_a_collective_by_more_than_their_delay(void **state)
+{
+    static const double late_us[] = {0, 0.01, 4, 10};
+    struct bb_step step;
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(late_us); i++) {
+        make_messages_during_a_collective(&step, late_us[i]);
+        predict(&step, &unperturbed);
+        step_is(0, 198 + 3 * 20 / 2 + 3 * late_us[i] / 2);
+    }
+}
+
 /* ---- jitter ---- */
 
 static void jitter_is_normal_and_reproducible(void **state)
@@ -489,6 +521,7 @@ int main(void)
         cmocka_unit_test(memory_kernel_gets_the_bandwidth_that_nccl_leaves),
         cmocka_unit_test(slow_rank_gets_its_own_class),
         cmocka_unit_test(slow_nic_slows_its_collective),
+        cmocka_unit_test(ranks_out_of_step_slow_a_collective_by_more_than_their_delay),
         cmocka_unit_test(jitter_is_normal_and_reproducible),
         cmocka_unit_test(default_samples_are_within_the_limit),
         cmocka_unit_test(samples_are_independent),

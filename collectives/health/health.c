@@ -632,7 +632,7 @@ static int make_nodes(struct run *r)
     r->health.gpus = n[0];
     if (rc == 0 && !measures(r) && !bb_health_has(&r->options, "inventory"))
         rc = r->set != &bb_health_set
-                 ? BB_WORLD_ERR(w, BB_EUSAGE, "bench %s requires at least two nodes",
+                 ? BB_WORLD_ERR(w, BB_EUSAGE, "bench %s requires at least two nodes, this run has one",
                                 r->options.nodes ? "p2p --nodes" : "rails")
                  : BB_WORLD_ERR(w, BB_EUSAGE, "--%s %s requires at least two %s, this run has one",
                                 r->options.from ? "from" : "only", r->options.from ? r->options.from : r->options.only,

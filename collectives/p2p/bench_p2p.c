@@ -222,6 +222,11 @@ static int put_link(struct p2p *p, struct matrix *m, const struct bb_p2p_run *ru
 
 /* ---- measuring the rounds ---- */
 
+static const char *directions_of(const struct bb_p2p_metric *f)
+{
+    return strcmp(f->direction, "both") == 0 ? "both directions" : "one direction";
+}
+
 static int measure_run(struct p2p *p, struct matrix *m, bool reversed)
 {
     struct bb_world *w = &p->session.world;
@@ -230,7 +235,8 @@ static int measure_run(struct p2p *p, struct matrix *m, bool reversed)
     int rc;
 
     run.reversed = reversed;
-    bb_world_reached(w, "bench p2p round %d: %s %s %zu bytes", p->round, f->metric, f->direction, run.bytes);
+    bb_world_reached(w, "bench p2p round %d of %d: %s, %s, %zu bytes", p->round + 1,
+                     bb_pair_schedule_rounds(&p->pairing), f->metric, directions_of(f), run.bytes);
     bb_progress_show(&p->session.progress, "round %d of %d: %s %s", p->round + 1, bb_pair_schedule_rounds(&p->pairing),
                      f->metric, f->direction);
     TRY(bb_p2p_measure(&p->ctx, &run, bb_pair_schedule_partner(&p->pairing, p->round, w->rank)));
@@ -402,9 +408,7 @@ static const char *label_of(const struct matrix *m, char text[LABEL_TEXT])
     const struct bb_p2p_metric *f = &bb_p2p_metrics[m->run.kind];
     char size[BB_BYTES_TEXT];
 
-    snprintf(text, LABEL_TEXT, "%s, %s, %s", f->metric,
-             strcmp(f->direction, "both") == 0 ? "both directions" : "one direction",
-             bb_format_bytes(m->run.bytes, size));
+    snprintf(text, LABEL_TEXT, "%s, %s, %s", f->metric, directions_of(f), bb_format_bytes(m->run.bytes, size));
     return text;
 }
 
@@ -826,14 +830,14 @@ static void print_verdict(const struct p2p *p)
         fprintf(p->session.out, "# no slow link %s%s\n", limits,
                 p->session.world.nodes < p->session.world.size ? " in NCCL messages; copies: busbar bench copy" : "");
     else
-        fprintf(p->session.out,
-                "# slow: %d link%s%s; ranks whose links are all slow, inside the node or between nodes: %d; such "
-                "nodes: %d %s\n",
-                p->n_slow[BB_LINK_PAIR], bb_plural(p->n_slow[BB_LINK_PAIR]),
-                p->n_matrices > 1
-                    ? " in all matrices of --full together (bandwidth in one direction: 2 per pair, else 1)"
-                    : "",
-                p->n_slow[BB_LINK_RANK], p->n_slow[BB_LINK_NODE], limits);
+        fprintf(
+            p->session.out,
+            "# slow: %d link%s%s; with only slow links, inside the node or between nodes: %d rank%s, %d node%s %s\n",
+            p->n_slow[BB_LINK_PAIR], bb_plural(p->n_slow[BB_LINK_PAIR]),
+            p->n_matrices > 1 ? " in all matrices of --full together (bandwidth in one direction: 2 per pair, else 1)"
+                              : "",
+            p->n_slow[BB_LINK_RANK], bb_plural(p->n_slow[BB_LINK_RANK]), p->n_slow[BB_LINK_NODE],
+            bb_plural(p->n_slow[BB_LINK_NODE]), limits);
     if (p->options.min_gbps == 0)
         print_limits(p);
     print_causes(p);
@@ -939,7 +943,8 @@ static int run_p2p(struct p2p *p, int argc, char **argv)
     TRY(bb_session_begin(&p->session, &p->options.common, BB_SESSION_OBSERVED));
     TRY(bb_session_setup_gpus(&p->session, 0));
     if (p->session.world.size < 2)
-        return bb_err(BB_EUSAGE, "bench p2p needs at least 2 ranks, this run has 1; try: mpirun -n 2 busbar bench p2p");
+        return BB_WORLD_ERR(&p->session.world, BB_EUSAGE,
+                            "bench p2p requires at least 2 ranks, this run has 1; try: -g 2");
     p->pairing = (struct bb_pair_schedule){p->session.world.size, strcmp(p->options.schedule, "one") == 0};
     TRY(make_context(p));
     TRY(bb_session_open_results(&p->session, &head, &bb_bench_p2p_set, &p->options));

@@ -563,7 +563,7 @@ static void print_rest(const json_t *root, const json_t *rows, bool partly)
         if (!json_is_null(json_object_get(test, "median")) || strcmp(stage, last) == 0 ||
             (has_values(tests, stage) || has_values(rows, stage)) != partly)
             continue;
-        printf("%s %s", *last ? "," : partly ? "# partly measured: stages" : "# not measured: stages", stage);
+        printf("%s %s", *last ? "," : partly ? "# stages partly measured:" : "# stages not measured:", stage);
         last = stage;
     }
     if (*last)
@@ -692,6 +692,6 @@ void bb_health_end_early(json_t *root, const json_t *rows)
     print_rest(root, rows, true);
     print_rest(root, rows, false);
     print_continuation(root, stage);
-    printf("# ENDED in stage %s\n", stage);
+    printf("# ENDED EARLY in stage %s\n", stage);
     fflush(stdout);
 }

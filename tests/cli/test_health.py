@@ -92,11 +92,11 @@ def test_missing_gpus_are_named(busbar, tmp_path):
     assert 'busbar_run_success{command="health",gpus="emulated"} 1' in (tmp_path / "m.prom").read_text()
     last = fails(*run(7, 7, status=5))
     assert last == "# FAILED: 1 part; 1 node: 0 ok, 0 warn, 1 fail, 0 unknown; 7 of 8 GPUs of the node tested; no NIC, path or rail tested: one node"
-    assert fails(*run(8, 7, status=5), tested=False, more="; see nvidia-smi -L, dmesg (Xid); to test the others: start 7 ranks") == "# ENDED in stage inventory"
+    assert fails(*run(8, 7, status=5), tested=False, more="; see nvidia-smi -L, dmesg (Xid); to test the others: start 7 ranks") == "# ENDED EARLY in stage inventory"
     for gpus, args in ((8, ("--expect", "h100-sxm-ib")), (1, ())):  # the driver is down: exit status 1, and the next job started
         root, lines, error = run(gpus, 0, *args, status=5)
         assert fails(root, lines, error, tested=False, more="; the driver may be down; see nvidia-smi, dmesg (Xid)",
-                     lost="CUDA finds no GPU: no CUDA-capable device is detected") == "# ENDED in stage inventory" and root["emulated"]
+                     lost="CUDA finds no GPU: no CUDA-capable device is detected") == "# ENDED EARLY in stage inventory" and root["emulated"]
     fails(*run(1, 8, status=5, EMU_DRIVER="11000"), tested=False, more="; the driver may be down; see nvidia-smi, dmesg (Xid)",
           lost="CUDA finds no GPU: CUDA driver version is insufficient for CUDA runtime version")  # the line for scontrol ended with "vers"
     assert run(8, 0, status=1, CUDA_VISIBLE_DEVICES="")[2].endswith("no usable GPU on this host: no CUDA-capable device is detected\n")
@@ -771,7 +771,7 @@ def test_wrong_data_of_a_copy_ends_the_run(busbar, tmp_path):
     """Of the last of 2 + 3 * 5 copies."""
     root, _, done = health(busbar, tmp_path, "--only", "copies", ranks=2, nodes=2, status=3, EMU_DATA="on", EMU_FAULT="corrupt:rank=1,call=17,name=cudaMemcpyAsync")
     assert re.search("wrong data: 1 of 16777216 elements of the copy host to GPU, GPU 0 \\(\\S+\\) of [^ ]+-node1$", done.stderr, re.M), done.stderr
-    assert root["status"] == "wrong data" and "# not measured: stages copies" in done.stdout
+    assert root["status"] == "wrong data" and "# stages not measured: copies" in done.stdout
     assert [(f["node"], f["gpu"], f["reason"]) for f in root["findings"]] == [(1, 0, "wrong data in copy host to GPU")]
 
 
@@ -886,7 +886,7 @@ def test_interrupted_soak_keeps_its_rounds(busbar, tmp_path, end):
     levels = [v["level"] for v in root["verdicts"]]
     assert levels == (["ok", "ok"] if is_signal else ["fail", "ok"] if end[0] == "d" else ["ok", "fail"]), stdout
     assert len(re.findall(r"(?m)^# soak   .*: \d+ rounds in \d+ of 60 s, interrupted, median first ", stdout)) == 2, stdout
-    assert stdout.endswith("\n# ENDED in stage soak\n")
+    assert stdout.endswith("\n# ENDED EARLY in stage soak\n")
 
 
 def test_loss_in_the_soak(busbar, tmp_path):
@@ -959,7 +959,7 @@ def test_lost_node_of_rank_0_fails_in_every_output(busbar, tmp_path):
     assert re.match(r"warn +gpu +GPU 1 \(\S+\) of [^ ]+-node3: GEMM .* of the peers' median", lines[-6])
     assert re.match(r'scontrol update nodename=\S+-node0 state=drain reason="busbar: rank 1 was lost in stage pairs"$', lines[-5])
     assert lines[-4].startswith("# FAILED: 1 part; 4 nodes: 0 ok, 1 warn, 1 fail, 2 unknown; ")
-    assert lines[-3:] == ["# partly measured: stages pairs", "# not measured: stages bisection, rails, whole", "# ENDED in stage pairs"]
+    assert lines[-3:] == ["# stages partly measured: pairs", "# stages not measured: bisection, rails, whole", "# ENDED EARLY in stage pairs"]
 
 
 @pytest.mark.parametrize("args, name, per_process", [*((("health", "--quick", "--only", "rails"), "health", n) for n in (0, 2, 22)),
@@ -1031,7 +1031,7 @@ def test_report_of_a_lost_node_without_files(busbar):
     text = busbar.run("health", "--quick", ranks=8, env=ROOT_LOST).stdout.splitlines()
     assert "fail" == text[-5].split()[0] and "0 ok, 0 warn, 1 fail, 3 unknown" in text[-4] and len(text) <= 25
     text = busbar.run("health", "--quick", ranks=8, env={**LOST, "EMU_FAULT": "die:rank=1,call=1,name=cublasLtMatmul"}).stdout
-    assert "# not measured: stages gpu, copies, node, pairs, bisection, rails, whole\n" in text
+    assert "# stages not measured: gpu, copies, node, pairs, bisection, rails, whole\n" in text
     plugin = busbar.run("health", "--quick", "--nagios", ranks=8, env=ROOT_LOST)
     assert plugin.returncode == 2 and plugin.stdout.startswith("BUSBAR CRITICAL - rank 1 (") and "'checks failed'=1;" in plugin.stdout
     assert re.search(r"; [^ ]+-node0: rank 1 was lost in stage pairs \|", plugin.stdout)

@@ -543,9 +543,9 @@ static int slow_text(const struct compute *b, char text[CHECK_TEXT])
         worst = rank->is_slow && (slow == 1 || rank->worst > b->ctx.slow[worst].worst) ? r : worst;
     }
     if (slow > 0)
-        snprintf(text, CHECK_TEXT, "%d of %d ranks are slow%s%s, slowest: %s in %s", slow, b->session.world.size,
-                 host ? ", all on " : "", host ? host : "", bb_session_rank_text(&b->session, worst, rank_name),
-                 b->ctx.slow[worst].row);
+        snprintf(text, CHECK_TEXT, "%d of %d ranks %s slow%s%s, slowest: %s in %s", slow, b->session.world.size,
+                 slow == 1 ? "is" : "are", host ? ", all on " : "", host ? host : "",
+                 bb_session_rank_text(&b->session, worst, rank_name), b->ctx.slow[worst].row);
     return slow;
 }
 

@@ -139,7 +139,7 @@ def test_limit_of_slow_gpus_can_be_set(busbar):
     assert done.returncode == 0
     assert re.match(r"# no slow rank above 1.1 x \(--slow\); largest mean slowdown: 1.0[78]\d x in timed, rank 1 \(", done.stdout.splitlines()[-1])
     done = busbar.run(*args, "--slow", 1.05, ranks=3, env=env)
-    assert done.returncode == 5 and "1 of 3 ranks are slow, slowest: rank 1 (" in done.stderr
+    assert done.returncode == 5 and "1 of 3 ranks is slow, slowest: rank 1 (" in done.stderr
 
 
 @pytest.mark.parametrize("dtype, slow", [("bfloat16", True), ("float", True), ("bfloat16", False)])
@@ -154,7 +154,7 @@ def test_gpu_that_is_slow_with_one_type_is_found(busbar, tmp_path, dtype, slow):
     done = busbar.run_program(busbar.mpirun, "-n", 3, "sh", "-c", start, env={"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib"})
     last = done.stdout.splitlines()[-1]
     if slow:
-        assert done.returncode == 5 and re.search(rf"1 of 3 ranks are slow, slowest: rank 2 \(.*\) in gemm {dtype}; --max-slow allows 0", done.stderr), done
+        assert done.returncode == 5 and re.search(rf"1 of 3 ranks is slow, slowest: rank 2 \(.*\) in gemm {dtype}; --max-slow allows 0", done.stderr), done
         assert re.match(rf"# slow: rank 2 \(.*\): up to 1.\d+ x the typical time, in \d+ of \d+ results; most in gemm {dtype} \(1.[1-4]\d x\)$", last), last
     else:
         assert done.returncode == 0 and re.match(rf"# no slow rank above 1.1 x \(--slow\); largest mean slowdown: 1.0[1-3]\d x in gemm {dtype}, rank 2", last)
@@ -192,7 +192,7 @@ def test_names_all_slow_gpus_and_enforces_limits(busbar, tmp_path, slow, factors
     assert done.returncode == 5 and {s["rank"]: round(s["worst_slowdown"], 1) for s in run["slow_gpus"]} == factors
     lines = done.stdout.splitlines()[-len(factors):]
     assert [re.match(r"# slow: rank (\d+) \(.*GPU \d, \S+\): up to", line)[1] for line in lines] == [str(rank) for rank in factors]
-    assert f"{len(factors)} of 4 ranks are slow, slowest: rank " in done.stderr and "--max-slow allows 0" in done.stderr
+    assert f"{len(factors)} of 4 ranks {'is' if len(factors) == 1 else 'are'} slow, slowest: rank " in done.stderr and "--max-slow allows 0" in done.stderr
     assert ",".join(map(str, factors)) in {line.split()[-1] for line in done.stdout.splitlines()}
     assert busbar.run(*args, "--max-slow", len(factors), ranks=4, env=env).returncode == 0
     done = busbar.run(*args, "--max-error", 10, ranks=4, env=env)

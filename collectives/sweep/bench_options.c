@@ -105,10 +105,9 @@ const struct bb_opt bb_bench_option_rows[] = {
     OPT_INT('N', "run_cycles", FIELD(cycles), "1", "N", 0, 1e9, "repeat the whole sweep; 0: until interrupted"),
     OPT_INT('S', "report_timestamps", FIELD(timestamps), "0", "0|1", 0, 1, "1: add the time of day to each row"),
     OPT_INT('M', "memory", FIELD(memory), "0", "0|1", 0, 1, "1: report GPU memory usage"),
-    OPT_STRING(
-        0, "sweep-variants", FIELD(sweep_variants), NULL, "LIST",
-        "compare ways of a collective, each with its own communicator and buffers, and mark the fastest: plain (the "
-        "reference), registered (-R 1), symmetric (-R 2), zero-sm (-R 2 -x 2), graph (-G 1), device"),
+    OPT_STRING(0, "sweep-variants", FIELD(sweep_variants), NULL, "LIST",
+               "compare variants of a collective, each with its own communicator and buffers, and mark the fastest: "
+               "plain (the reference), registered (-R 1), symmetric (-R 2), zero-sm (-R 2 -x 2), graph (-G 1), device"),
     OPT_FLAG(0, "with-gemm", FIELD(with_gemm), "--sweep-variants: also concurrent with GEMMs"),
     OPT_STRING(0, "gemm", FIELD(gemm), "4096", "MxNxK", "--with-gemm: dimensions of the bfloat16 GEMM; N means NxNxN"),
     OPT_OUTPUT(0, "write-tuner", FIELD(write_tuner),

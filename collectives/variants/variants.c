@@ -373,6 +373,8 @@ void bb_variants_heading(struct bb_variants *v)
     v->brief = !v->session->detail && v->cases * n > ROWS;
     if (!v->session->out)
         return;
+    if (v->brief)
+        fputs("# each row: the fastest variant, plain if none is; --full prints all\n", v->session->out);
     print_line(v, NULL, false);
     print_line(v, NULL, true);
 }

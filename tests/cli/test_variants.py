@@ -61,7 +61,7 @@ def test_variant_that_did_not_run_has_a_reason_and_no_rank(busbar, tmp_path, env
     assert rows["device"]["reason"] == expected and rows["device"]["time_us"] is None
     (unranked,) = [line for line in lines if line.startswith("# not ranked: ")]
     assert f"symmetric ({reason}), zero-sm ({reason}), device (" in unranked
-    assert len(lines) <= 25
+    assert len(lines) <= 25 and not any(line.startswith("# each row: ") for line in lines)
 
 
 def test_own_kernels_are_a_variant(busbar, tmp_path):
@@ -113,6 +113,7 @@ def test_copies_do_not_slow_a_gemm_down(busbar, tmp_path):
     assert large["graph"]["gemm_and_collectives_us"]["p50"] == pytest.approx(plain, rel=0.01)
     assert large["zero-sm"]["gain_with_gemm"] == pytest.approx(plain / large["zero-sm"]["gemm_and_collectives_us"]["p50"])
     assert len(lines) <= 25 and "with GEMMs: zero-sm" in lines[-1]
+    assert "# each row: the fastest variant, plain if none is; --full prints all" in lines
 
 
 @pytest.mark.parametrize("collective", ["all_gather", "alltoall", "broadcast"])

@@ -519,11 +519,10 @@ static void print_verdict(const struct table *t, FILE *out)
     fprintf(out, " (%s%s%s", t->files[worst].path, host ? " of " : "", host ? host : "");
     if (c->rows > 1)
         fprintf(out, ": %ld faster, %ld slower of %ld rows; slowest", c->faster, c->slower, c->rows);
-    else
+    else if (*c->worst)
         fprintf(out, ":");
-    fprintf(out, " %s", *c->worst ? c->worst : "-");
     if (*c->worst)
-        fprintf(out, " %s%s", measure_of(t, measure), c->culprit);
+        fprintf(out, " %s %s%s", c->worst, measure_of(t, measure), c->culprit);
     if (c->slower > 0 && c->over == 0 && !isnan(t->threshold_percent))
         fputs(", within --threshold", out);
     fputs(")\n", out);

@@ -918,6 +918,7 @@ def test_software_and_recomputation_that_busbar_assumes_are_differences(compare_
 def test_no_verdict_for_different_models_and_misfits(compare_made, name, verdict):
     done = compare_made(("base", name))[1]
     assert done.returncode == 0 and done.stderr == "" and verdict in done.stdout and "fastest" not in done.stdout
+    assert name != "model" or done.stdout.endswith("\n# verdict: different model (model.json)\n")
     compared = json.loads(compare_made(("base", name), "--json", "-")[1].stdout)
     assert [(c["status"], c["reason"]) for c in compared["checks"]] == [("unknown" if name == "model" else "warn", verdict)]
     done = compare_made(("base", name), "--strict", "--threshold", "1000")[1]

@@ -496,7 +496,7 @@ void bb_run_report_line(const struct bb_run_report *r, const char *proxy, FILE *
     if (!r->step) {
         fprintf(out, " cannot run on %d rank%s", r->session->world.size, bb_plural(r->session->world.size));
         if (r->nearest_ranks > 0)
-            fprintf(out, "; try: %d", r->nearest_ranks);
+            fprintf(out, "; try: %d ranks", r->nearest_ranks);
         fputc('\n', out);
         return;
     }

@@ -399,7 +399,7 @@ static int reject_training_options(const struct bb_training *t)
          "adapters of experts are not modelled with it"},
         {o->lora_targets, o->lora_rank > 0, "lora-targets", "it requires --lora-rank; try: --lora-rank 16"},
         {bb_precision_word(o), t->layers_config.gemm, o->precision ? "gemm-precision" : "fp8",
-         "only --compute gemm has GEMMs of this precision"},
+         "it requires --cluster, and no --compute, --tflops, --forward-us or --backward-us"},
     };
 
     return reject_first(t->config->proxy, rows, sizeof(rows) / sizeof(rows[0]));

@@ -757,26 +757,14 @@ static bool is_transformer_profile(const json_t *root)
     return (family && strcmp(family, FAMILY) == 0) || json_object_get(root, FAMILY);
 }
 
-/* Rejects a profile of a model that is not a transformer (its key "family" names another kind of model), and lists
- * the names of the transformer profiles. */
+/* Rejects a profile of a model that is not a transformer (its key "family" names another kind of model). */
 static int reject_family(const char *where, const json_t *root)
 {
-    const char *all[MAX_NAMES], *transformers[MAX_NAMES], *family = json_string_value(json_object_get(root, "family"));
-    size_t n = bb_profile_names("models", all, MAX_NAMES), n_transformers = 0;
-    char kind[96];
+    const char *family = json_string_value(json_object_get(root, "family"));
+    const bool is_replica = family && strcmp(family, "residual_network") == 0;
 
-    for (size_t i = 0; i < n; i++) {
-        json_t *other;
-
-        if (bb_profile_load("models", all[i], &other))
-            continue;
-        if (is_transformer_profile(other))
-            transformers[n_transformers++] = all[i];
-        json_decref(other);
-    }
-    snprintf(kind, sizeof(kind), "transformer model (its family is '%.32s'%s)", family ? family : "?",
-             family && strcmp(family, "residual_network") == 0 ? ": use proxy data_parallel" : "");
-    return bb_reject_unknown(kind, where, transformers, n_transformers);
+    return bb_err(BB_EUSAGE, "model '%s' is not a transformer; 'busbar list models' lists the models of each proxy%s%s",
+                  where, is_replica ? "; try: data_parallel --model " : "", is_replica ? where : "");
 }
 
 int bb_arch_read(const json_t *root, const char *where, struct bb_arch *arch)

@@ -1370,16 +1370,16 @@ static void drop_inside(struct pairs *p)
 static int measure_cut(struct pairs *p, int cut, double unloaded, struct cut *c)
 {
     struct bb_health *h = p->h;
-    const int even = p->n - p->n % 2;
+    const int even = p->n - p->n % 2, idle = (p->n - 1) * cut / (CUTS - 1); /* of an odd number: each cut has another */
     size_t n = 0;
     int rc;
 
     for (int node = 0; node < h->nodes; node++)
         p->partner[node] = -1;
     for (int i = 0; i < even; i++) {
-        const int other = across(cut, i, even);
+        const int other = across(cut, i, even), skipped = even < p->n ? idle : p->n;
 
-        p->partner[p->node[i]] = other < 0 ? -1 : p->node[other];
+        p->partner[p->node[i + (i >= skipped)]] = other < 0 ? -1 : p->node[other + (other >= skipped)];
     }
     TRY(h->measure(h->arg, BB_HEALTH_BISECTION, p->partner, p->values));
     drop_inside(p);

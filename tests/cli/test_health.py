@@ -234,6 +234,12 @@ def test_number_of_tested_paths(busbar, tmp_path):
     assert root["paths"] == {"tested": 3, "total": 6} and re.search(r"; pairs of nodes tested: 3 of 6, none slow; paths of \S+ not tested, to test them: --only pairs\n$", done.stdout)
 
 
+def test_each_of_an_odd_number_of_nodes_is_in_a_cut(busbar, tmp_path):
+    root, found, _ = health(busbar, tmp_path, "--only", "bisection", ranks=6, nodes=3, slow="link=node2-nic0:0.3", status=5)
+    assert found == {("fail", "fabric", None, None)} and {row["node"] for row in root["results"]} == {0, 1, 2}
+    assert [check["nodes"] for check in root["checks"] if "nodes" in check] == [3] and root["paths"]["tested"] == 3
+
+
 @pytest.mark.parametrize("stage, tested, end", [("bisection", 12, "1 of 8 GPUs of each node tested; pairs of nodes tested: 12 of 28, none slow; all: --only pairs --rounds 7"),
                                                 ("inventory", 0, "pairs of nodes tested: 0 of 28")])
 def test_last_line_of_one_stage_states_what_was_not_tested(busbar, tmp_path, stage, tested, end):

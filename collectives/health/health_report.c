@@ -725,11 +725,18 @@ static void add_check(const struct bb_health_report *r, json_t *list, int node, 
 {
     char part[256] = "", reason[256] = "", text[640] = "node", full[640] = "";
     const bool measured = f && f->test < BB_HEALTH_TESTS;
+    const struct bb_health_finding *common = NULL; /* that decides about the node */
 
+    for (size_t i = 0; i < r->health->n && !common && !f && bb_health_node_level(r->health, node) > BB_HEALTH_OK; i++)
+        if (r->health->findings[i].part == BB_HEALTH_ALL && r->health->findings[i].test < BB_HEALTH_TESTS)
+            common = &r->health->findings[i];
     if (f)
         snprintf(full, sizeof full, "%s: %s", part_text(r, f, part), reason_text(r, f, reason));
     else if (unknown && *unknown)
         snprintf(full, sizeof full, "%s: %s", host_of(r, node), unknown);
+    else if (common)
+        snprintf(full, sizeof full, "%s: %s: %s", host_of(r, node), part_text(r, common, part),
+                 reason_text(r, common, reason));
     if (f && node < 0)
         snprintf(text, sizeof text, "%s: %s", part, measured ? bb_health_tests[f->test].name : stage_of(f));
     bb_checks_add(list,

@@ -118,11 +118,8 @@ static void read_nics(const struct source *s, const struct item *item, char *tex
     char *folder = bb_format("%s" RDMA, s->root);
 
     (void)item;
-    if (has_host_files(s)) {
-        const struct bb_nics nics = bb_nics_read(folder);
-
-        snprintf(text, ITEM_TEXT, "%d of %g Gb/s", nics.n, nics.gbit_s);
-    }
+    if (has_host_files(s))
+        bb_nics_text(folder, text, ITEM_TEXT);
     free(folder);
 }
 
@@ -324,8 +321,9 @@ static bool lacks(const struct state *one, int item)
     return !one->has_gpu && !one->text[item][0];
 }
 
-/* Returns the text that most ranks have; "": none has a GPU; NULL: two texts have the most. half: out: more than half of the ranks have it. */
-static const char *usual_text(const struct state *all, int size, int item, bool *half)
+/* Returns the text that most ranks have; "": none has a GPU; NULL: two texts have the most. how: out: how a
+ * message names it. */
+static const char *usual_text(const struct state *all, int size, int item, const char **how)
 {
     const char *usual = NULL, *found = NULL;
     int most = 0, known = 0;
@@ -347,8 +345,30 @@ static const char *usual_text(const struct state *all, int size, int item, bool 
             usual = NULL;
         most = MAX(most, n);
     }
-    *half = 2 * most > known;
+    *how = 2 * most > known ? "most have" : "most often";
     return usual;
+}
+
+/* Returns the only text with the number of NICs of the profile, which is the usual one although most nodes may have lost a NIC;
+ * without it, `usual`. how: in and out */
+static const char *usual_nics(const struct state *all, int size, int item, int node_nics, const char *usual,
+                              const char **how)
+{
+    const char *found = NULL;
+
+    for (int r = 0; r < size && node_nics > 0; r++) {
+        const char *text = all[r].text[item];
+
+        if (atoi(text) != node_nics || (found && strcmp(text, found) == 0))
+            continue;
+        if (found)
+            return usual;
+        found = text;
+    }
+    if (!found || (usual && strcmp(found, usual) == 0))
+        return usual;
+    *how = "expected";
+    return found;
 }
 
 /* Appends a value and who has it: "iommu=pt (node0 and 1 more)". rank: the first rank with the value; GPUs of a job on one
@@ -409,9 +429,9 @@ static bool is_unchanged(const struct bb_world *w, const int *gpu_of, const stru
     return same;
 }
 
-/* half: more than half of the ranks have the usual text; tie: the message without an earlier and a usual text (NULL) */
-static void judge_fact(const struct item *item, const char *text, const char *usual, bool half, const char *earlier,
-                       const struct message *tie, struct message *m)
+/* how: the message names the usual text; tie: the message without an earlier and a usual text (NULL) */
+static void judge_fact(const struct item *item, const char *text, const char *usual, const char *how,
+                       const char *earlier, const struct message *tie, struct message *m)
 {
     const char *reference = earlier ? earlier : usual;
 
@@ -420,10 +440,7 @@ static void judge_fact(const struct item *item, const char *text, const char *us
     if (!reference || strcmp(text, reference) == 0)
         return;
     m->level = BB_HEALTH_WARN;
-    snprintf(m->text, MESSAGE, "%s %s, %s %.60s", item->name, text[0] ? text : "unknown",
-             earlier ? "baseline"
-             : half  ? "most have"
-                     : "most often",
+    snprintf(m->text, MESSAGE, "%s %s, %s %.60s", item->name, text[0] ? text : "unknown", earlier ? "baseline" : how,
              reference[0] ? reference
              : earlier    ? "unknown"
                           : "none");
@@ -671,8 +688,9 @@ int bb_health_inventory(struct bb_health *h, struct bb_session *s, const int *gp
     (*first)->state = own;
     TRY(rc);
     for (int i = 0; i < ITEMS; i++) {
-        bool half;
-        const char *usual = usual_text(all, w->size, i, &half);
+        const char *how, *common = usual_text(all, w->size, i, &how);
+        const char *usual =
+            items[i].read == read_nics ? usual_nics(all, w->size, i, h->node_nics, common, &how) : common;
         const json_t *earlier = bb_inventory_entry(baseline, items[i].name);
         const bool is_old_tie = !usual && is_unchanged(w, gpu_of, all, i, earlier);
         struct message *m, tie = {0};
@@ -686,7 +704,7 @@ int bb_health_inventory(struct bb_health *h, struct bb_session *s, const int *gp
 
                 if (!lacks(&all[rank], i) &&
                     (items[i].read != read_gpus || all[rank].text[i][0])) /* hidden GPUs: a wish */
-                    judge_fact(&items[i], all[rank].text[i], usual, half, before, &tie, &m[rank]);
+                    judge_fact(&items[i], all[rank].text[i], usual, how, before, &tie, &m[rank]);
                 if (items[i].read == read_nics)
                     judge_nics(all[rank].text[i], w->nodes, before, &m[rank]);
             } else

@@ -186,9 +186,9 @@ enum bb_health_level bb_health_node_level(const struct bb_health *h, int node)
 
         if (is_of_node(f) && f->node == node)
             level = MAX(level, f->level);
-        else if (f->part == BB_HEALTH_ALL && f->level == BB_HEALTH_FAIL &&
+        else if (f->part == BB_HEALTH_ALL &&
                  (f->test < BB_HEALTH_WHOLE || (f->test == BB_HEALTH_WHOLE && h->skip[BB_HEALTH_PAIRS])))
-            level = MAX(level, BB_HEALTH_UNKNOWN);
+            level = MAX(level, f->level == BB_HEALTH_FAIL ? BB_HEALTH_UNKNOWN : f->level);
     }
     return level;
 }

@@ -119,6 +119,7 @@ struct bb_health {
     const int *domain_of; /* [nodes] NVLink domain of each node; NULL: consecutive nodes are one, */
     int domain_nodes;     /* this number of them; below 2: each node is one */
     double inside;        /* expected of pairs in a domain, if there are several; NaN: unknown, these are not judged */
+    int node_nics;        /* of a node of the profile; 0: unknown */
     /* leaf switches and pods: consecutive nodes that share uplinks, and the rate of their NICs / that of the uplinks */
     struct bb_health_tier {
         int nodes; /* 0: unknown, or none */
@@ -182,7 +183,8 @@ void bb_health_sort(struct bb_health *h);
 
 #define BB_HEALTH_NO_PATHS "no NIC, path or rail tested: " /* and why */
 
-/* bb_health_node_level - return the verdict on a node; unknown: it has no finding, but most of the cluster fails a test. */
+/* bb_health_node_level - return the verdict on a node. Without a finding, it is unknown if most of the cluster fails a test, and a
+ * warning if that is a warning. */
 enum bb_health_level bb_health_node_level(const struct bb_health *h, int node);
 
 #define BB_HEALTH_ITEM_GPUS "GPUs of the node" /* item of the inventory */

@@ -4,6 +4,7 @@
 #include "bootstrap/base/alloc.h"
 
 #include <glob.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,8 +24,8 @@ static const char *read_line(const char *port, const char *name, char line[64])
     return line;
 }
 
-/* pattern: of the folders of ports; freed */
-static struct bb_nics read_ports(char *pattern)
+/* Counts the active ports with the highest rate below a limit. pattern: of the folders of ports; freed */
+static struct bb_nics read_ports(char *pattern, double below)
 {
     struct bb_nics nics = {0};
     char line[64];
@@ -35,7 +36,7 @@ static struct bb_nics read_ports(char *pattern)
             const bool active = strstr(read_line(ports.gl_pathv[i], "state", line), "ACTIVE");
             const double gbit_s = active ? strtod(read_line(ports.gl_pathv[i], "rate", line), NULL) : 0;
 
-            if (gbit_s > nics.gbit_s)
+            if (gbit_s > nics.gbit_s && gbit_s < below)
                 nics = (struct bb_nics){.gbit_s = gbit_s};
             nics.n += active && gbit_s == nics.gbit_s;
         }
@@ -44,9 +45,24 @@ static struct bb_nics read_ports(char *pattern)
     return nics;
 }
 
+static struct bb_nics read_folder(const char *folder, double below)
+{
+    return read_ports(bb_format("%s/*/ports/*", folder ? folder : "/sys/class/infiniband"), below);
+}
+
 struct bb_nics bb_nics_read(const char *folder)
 {
-    return read_ports(bb_format("%s/*/ports/*", folder ? folder : "/sys/class/infiniband"));
+    return read_folder(folder, INFINITY);
+}
+
+void bb_nics_text(const char *folder, char *text, size_t size)
+{
+    struct bb_nics nics = bb_nics_read(folder);
+    size_t used = (size_t)snprintf(text, size, "%d of %g Gb/s", nics.n, nics.gbit_s);
+
+    for (nics = read_folder(folder, nics.gbit_s); nics.gbit_s > 0 && used < size;
+         nics = read_folder(folder, nics.gbit_s))
+        used += (size_t)snprintf(text + used, size - used, ", %d of %g Gb/s", nics.n, nics.gbit_s);
 }
 
 long long bb_nics_counter(const char *folder, const char *name)
@@ -80,7 +96,7 @@ static int count_common(const char *a, const char *b)
 /* Returns whether a device has an active port with this rate. */
 static bool has_port(const char *device, double gbit_s)
 {
-    const struct bb_nics ports = read_ports(bb_format("%s/ports/*", device));
+    const struct bb_nics ports = read_ports(bb_format("%s/ports/*", device), INFINITY);
 
     return ports.n > 0 && ports.gbit_s == gbit_s;
 }

@@ -623,6 +623,37 @@ def test_common_slowness_counts_its_gpus(busbar, tmp_path, fast, name):
     assert re.search(f"(?m)^fail +gpu +{name}: GEMM ", done.stdout), done.stdout
 
 
+@pytest.mark.parametrize("factor, status, level, metric", [(0.9, 0, "warn", 1), (0.7, 5, "unknown", 3)])
+def test_nodes_without_a_finding_have_the_level_of_the_common_cause(busbar, tmp_path, factor, status, level, metric):
+    """A cause of all that fails leaves each node unknown; one that is a warning is a warning about each."""
+    root, found, done = health(busbar, tmp_path, "--only", "gpu", "--prometheus", tmp_path / "m.prom", ranks=6, nodes=3, status=status,
+                               slow=",".join(f"node{node}:{factor}" for node in range(3)))
+    (finding,) = root["findings"]
+    assert finding["part"] == "all" and [v["level"] for v in root["verdicts"]] == [level] * 3
+    assert f"3 nodes: 0 ok, {3 * (level == 'warn')} warn, 0 fail, {3 * (level == 'unknown')} unknown" in done.stdout.splitlines()[-1]
+    node = next(check for check in root["checks"] if check["check"] == "node")
+    assert node["status"] == level and node["reason"] == f"{node['host']}: {finding['name']}: {finding['reason']}"
+    assert len(re.findall(rf'^busbar_check_status.*check="node .*\}} {metric}$', (tmp_path / "m.prom").read_text(), re.M)) == 3
+
+
+@pytest.mark.parametrize("nics, warned", [
+    (["8 400", "7 400"], {1: "7 of 400 Gb/s"}), (["7 400", "8 400", "7 400"], {0: "7 of 400 Gb/s", 2: "7 of 400 Gb/s"}),
+    (["8 400", "7 400 1 200"], {1: "7 of 400 Gb/s, 1 of 200 Gb/s"}), (["4 400", "3 400"], {})])
+def test_nodes_with_fewer_nics_than_the_profile_are_named(busbar, tmp_path, nics, warned):
+    """Two nodes, or most nodes without a NIC, are no majority against the profile, which has 8 NICs."""
+    for node, ports in enumerate(nics):
+        words = ports.split()
+        for i, rate in enumerate(rate for n, rate in zip(words[::2], words[1::2]) for _ in range(int(n))):
+            port = tmp_path / str(node) / f"sys/class/infiniband/mlx5_{i}/ports/1"
+            port.mkdir(parents=True)
+            (port / "state").write_text("4: ACTIVE\n")
+            (port / "rate").write_text(f"{rate} Gb/sec\n")
+    root, _, done = health(busbar, tmp_path, "--only", "inventory", "--expect", "h100-sxm-ib", ranks=2 * len(nics), nodes=len(nics), EMU_HOST_FILES=str(tmp_path))
+    found = {f["node"]: f["reason"] for f in root["findings"] if f["reason"].startswith("NICs")}
+    assert found == ({node: f"NICs {text}, expected 8 of 400 Gb/s" for node, text in warned.items()} or {None: found.get(None)}), done.stdout
+    assert [v["level"] for v in root["verdicts"]] == ["warn" if node in warned else "ok" for node in range(len(nics))]
+
+
 def test_counters_that_grow_during_the_run_are_named(busbar, tmp_path):
     """Of a GPU (rank 3), of both GPUs of node 2, and of the RDMA ports of node 0: the run time of the process, in ns. --full lists nodes."""
     host_files(tmp_path, 3, odd=0)

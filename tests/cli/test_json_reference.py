@@ -245,7 +245,7 @@ def sources(*suffixes):
 OTHER = {"flat_table.c": {"low", "high"}, "results.c": {"csv", "foreign", "path", "junit", "prometheus", "nagios"}, "collect.c": {"relative_to"},
          "expand.c": {"json", "repeat"}, "profile.c": {"transport"}, "calibrated_profile.c": {"choice", "description", "doubtful", "factor", "left_out", "source"}, "measure_machine.c": {"cases", "EMU_NODES"},
          "table.c": set(STATS["required"]), "provenance.c": {"seq_length"},
-         "expectation.c": {"gemm_tflops", "oversubscription", "tiers", "peer_gbps", "peer_kernel_gbps", "pcie_gbps", "other_nodes", "node_gpus", "domain_nodes"}}
+         "expectation.c": {"gemm_tflops", "oversubscription", "tiers", "peer_gbps", "peer_kernel_gbps", "pcie_gbps", "other_nodes", "node_gpus", "node_nics", "domain_nodes"}}
 
 
 @pytest.mark.parametrize("keys_of", [keys_of_field_tables, keys_of_calls])

@@ -91,6 +91,7 @@ int bb_expectation_machine(const struct bb_machine_facts *facts, const char *nam
         return 0;
     }
     TRY(bb_cluster_load(profile, cluster));
+    nodes->nics = spans_hosts(cluster) ? 0 : cluster->nics_per_node;
     if (is_auto)
         set_nics(facts, cluster);
     whole = *cluster;
@@ -133,6 +134,7 @@ static void add_machine(const struct bb_machine_facts *facts, const struct bb_cl
     json_object_set_new(predicted, "peer_kernel_gbps", json_real(bb_cluster_peer_gbps(c, true)));
     json_object_set_new(predicted, "other_nodes", json_boolean(facts->unequal_nodes && !nodes->is_domain));
     json_object_set_new(predicted, "node_gpus", json_integer(nodes->gpus));
+    json_object_set_new(predicted, "node_nics", json_integer(nodes->nics));
     json_object_set_new(predicted, "domain_nodes", json_integer(nodes->of_domain));
 }
 

@@ -63,9 +63,9 @@ static const struct default_columns {
                            "predicted.model_flop_utilisation", "predicted.model_flop_utilisation_causal",
                            "predicted.breakdown.compute_us", "predicted.breakdown.comm_us",
                            "predicted.breakdown.exposed_us", "predicted.compute.software", "predicted.compute.added",
-                           "predicted.memory.needed_bytes", "predicted.memory.fits", "predicted.training.days",
-                           "predicted.training.gpu_hours", "predicted.training.with_failures.days",
-                           "predicted.training.with_failures.goodput", NULL}},
+                           "predicted.memory.needed_bytes", "predicted.memory.fits", "predicted.memory.tight",
+                           "predicted.training.days", "predicted.training.gpu_hours",
+                           "predicted.training.with_failures.days", "predicted.training.with_failures.goodput", NULL}},
     {"plan COLLECTIVE", "busbar.plan/1", bench_paths},
     {"health", "busbar.health/1", (const char *const[]){"stage", "test", "median", "expected", "unit", NULL}},
 };

@@ -572,6 +572,14 @@ def test_sorts_by_a_truth_value(sweep):
     assert [row[1] for row in table(done)] == ["yes", "no"]
 
 
+def test_plan_that_may_not_fit_has_a_column(sweep):
+    """The proxy's buffers need 6471680 bytes, that is 96 %, 94 % and 106 % of the memory."""
+    memory = {"command": "plan gpt2_large 4 2 --ranks 2 --cluster h100-sxm-ib", "options": {"gpu-memory": [6741333, 6884766, 6105358]}}
+    done = sweep(memory, "--csv", "-")
+    rows = list(csv.DictReader(done.stdout.splitlines()))
+    assert [(row["predicted.memory.fits"], row["predicted.memory.tight"]) for row in rows] == [("true", "true"), ("true", "false"), ("false", "false")], done.stdout + done.stderr
+
+
 def test_rejects_columns_of_another_command_before_the_runs(sweep, tmp_path):
     for option in ("--sort=busbw_gbps", "--where=busbw_gbps>1"):
         done = sweep(SIX, option)

@@ -271,10 +271,11 @@ bool bb_forecast_misfit_text(const struct bb_plan *plan, const struct bb_forecas
 
 json_t *bb_forecast_memory(const struct bb_plan *plan, const struct bb_forecast *f)
 {
-    json_t *memory =
-        json_pack("{s:s, s:I, s:I, s:b, s:I}", "of", bb_step_training_bytes(plan->step) > 0 ? "training" : "buffers",
-                  "needed_bytes", (json_int_t)llround(needed_bytes(plan)), "available_bytes", (json_int_t)f->gpu_bytes,
-                  "fits", bb_forecast_fits(plan, f), "buffers_bytes", (json_int_t)bb_plan_memory(plan));
+    const bool fits = bb_forecast_fits(plan, f);
+    json_t *memory = json_pack(
+        "{s:s, s:I, s:I, s:b, s:b, s:I}", "of", bb_step_training_bytes(plan->step) > 0 ? "training" : "buffers",
+        "needed_bytes", (json_int_t)llround(needed_bytes(plan)), "available_bytes", (json_int_t)f->gpu_bytes, "fits",
+        fits, "tight", fits && bb_forecast_is_tight(plan, f), "buffers_bytes", (json_int_t)bb_plan_memory(plan));
 
     if (f->node_bytes > 0)
         json_object_set_new(memory, "host_bytes_per_node", json_integer((json_int_t)llround(f->node_bytes)));

@@ -98,6 +98,8 @@ static const struct bb_foreign_name rails_foreign[] = {
 static const struct bb_foreign_name nodes_foreign[] = {
     {"nagios", "an option of health", "busbar health --only pairs --nagios", NULL},
     {"max-slow", NULL, ANY_SLOW_PART, NULL},
+    {"repeats metrics direction schedule latency-sizes bandwidth-sizes", NULL,
+     "it belongs to bench p2p without --nodes (-n N: operations of each measurement)", NULL},
     {NULL, NULL, NULL, NULL}};
 
 static int resolve_options(void *options, const struct bb_positionals *positionals)

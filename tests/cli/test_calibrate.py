@@ -751,9 +751,9 @@ def test_left_out_collectives_are_in_the_report_the_profile_and_plan(busbar, cal
     ("all_reduce --ranks 8 --sizes 1G,4K", "all_reduce, measured from 1 MiB to 128 MiB, extrapolated down to 4 KiB and up to 1 GiB: "),
     ("all_reduce --ranks 4 --sizes 1M", "all_reduce, not measured on these ranks, extrapolated from 8 ranks on 1 node: unknown error"),
     ("all_reduce --ranks 64 --sizes 1M", "all_reduce, not measured on these ranks, extrapolated from 1 to 8 nodes, may be far off: unknown error"),
-    ("transformer --model gpt3_1_3b --ranks 8", " of the bytes of collectives have ranks or sizes that the calibration did not measure, "
+    ("transformer --model gpt3_1_3b --ranks 8", " of the bytes are in collectives on numbers of ranks or of sizes that the calibration did not measure, "
                                               "for example all_reduce of 408.6 MiB on 8 ranks"),
-    ("transformer --model gpt3_1_3b --ranks 16", "; extrapolated: 100% of the bytes of collectives"),
+    ("transformer --model gpt3_1_3b --ranks 16", "; extrapolated: 100% of the bytes are in collectives on"),
     ("transformer --model gpt3_1_3b --ranks 8 --tp 8", ""),  # other than the measured sizes: 4 KiB to 128 KiB of losses and norms, 0.1 % of the bytes
     ("transformer --model gpt2_small --ranks 1", "")])
 def test_accuracy_states_what_is_extrapolated(busbar, calibrate, tmp_path, line, what):

@@ -301,7 +301,7 @@ def test_best_layout_ranks_by_published_steps_of_such_layouts(busbar):
     text = busbar.run("plan", "transformer", *args.split(), "--explain", "--schedule zb-h1", emulated=False).stdout
     assert f"#   penalty of this layout, {100 * none:.1f}%: no published step has schedule zb-h1, tp " in text
     assert "\n# sorted by step + penalty: how much longer published steps " in text
-    listed = re.search(r"; without a published step, so that the penalty is the error of other forecasts: layouts? (.*)\n", text)
+    listed = re.search(r"; where no published step has such a layout, the penalty is the error of other forecasts: layouts? (.*)\n", text)
     assert (numbers_of(listed[1]) if listed else []) == [k + 1 for k, row in enumerate(rows) if row["penalty"] == none]
     tp, pp = next((row["tp"], row["pp"]) for row in rows if row["penalty"] == 0)
     text = busbar.run("plan", "transformer", *args.split(), "--explain", f"--tp {tp} --pp {pp} --schedule 1f1b", emulated=False).stdout
@@ -418,7 +418,7 @@ def test_recompute_modules_that_do_not_fit_are_planned(busbar):
     """The search for options that fit tries full recomputation, to which --recompute-modules does not apply."""
     args = "--model llama3_70b --ranks 8 --tp 8 --micro-batches 8 --cluster h100-sxm-ib --recompute selective --recompute-modules mlp"
     done = busbar.run("plan", "transformer", *args.split(), emulated=False)
-    assert done.returncode == 0 and "needs" in done.stdout and "with --tp 8 the next number of whole nodes on which a layout fits is 2 (16 GPUs)" in done.stderr
+    assert done.returncode == 0 and "needs" in done.stdout and "with the given options --tp 8, the next number of whole nodes on which a layout fits is 2 (16 GPUs)" in done.stderr
     tight = args.replace("70b --ranks 8", "8b --ranks 8").replace("--tp 8", "--tp 2 --dp-sync zero1")
     assert plan(busbar, f"{tight} --gpu-memory 80G")["predicted"]["memory"]["fits"]
     hint = busbar.run("plan", "transformer", *tight.split(), "--gpu-memory", "43G", emulated=False).stderr
@@ -523,6 +523,8 @@ def test_the_need_with_full_recomputation_and_a_loss_that_fits_are_named(busbar)
     full, fused = re.search(r"no recomputation makes it fit \((.*) GiB with --recompute full\); it fits with --loss fused \((.*) GiB with --recompute full\); try: ", error).groups()
     for size, more in ((full, ""), (fused, " --loss fused")):
         assert plan(busbar, f"{args} --recompute full{more}")["predicted"]["memory"]["needed_bytes"] / 2**30 == pytest.approx(float(size), abs=0.05)
+    given = busbar.run("plan", "transformer", *args.split(), "--recompute", "full", emulated=False).stdout
+    assert f"; it fits with --loss fused --recompute full ({fused} GiB); try: " in given and " s if it fitted in memory = compute" in given
     assert plan(busbar, f"{args} --loss fused")["predicted"]["memory"]["fits"]
     bytes_full = plan(busbar, f"{args} --recompute full")["predicted"]["memory"]["needed_bytes"]
     for of_memory, text in ((0.94, None), (0.97, f"; with --recompute full it needs {full} GiB, more than 95%; "), (1.01, f"; no recomputation makes it fit ({full} GiB with ")):
@@ -610,7 +612,7 @@ def test_the_first_number_of_gpus_that_fits_is_named(busbar):
         return busbar.run("plan", "transformer", "--model", "llama3_70b", "--cluster", "h100-sxm-ib", "--micro-batch-size", "1", *command.split(), emulated=False)
 
     for more, kept in ("", ""), ("--dp-sync zero3", "--dp-sync zero3 "):
-        assert (f"; with {kept}--micro-batch-size 1 the next number of whole nodes on which a layout fits is 2 (16 GPUs); try: --ranks 16 --best-layout --global-batch-size 16\n"
+        assert (f"; with the given options {kept}--micro-batch-size 1, the next number of whole nodes on which a layout fits is 2 (16 GPUs); try: --ranks 16 --best-layout --global-batch-size 16\n"
                 in run(f"--ranks 8 {more}").stderr)
     small = run("--ranks 16 --best-layout --global-batch-size 16 --memory-margin 20%")
     assert small.returncode == 2 and small.stderr.endswith("less than --memory-margin would be free; try: --memory-margin 0%\n")
@@ -1369,7 +1371,7 @@ def test_what_does_not_fit_says_so_first(busbar):
     done = busbar.run("plan", *args, emulated=False)
     body = [line for line in done.stdout.splitlines() if not line.startswith("#") and line]
     hint = "needs 1.3 TiB of 79.1 GiB per GPU; no recomputation makes it fit (1.2 TiB with --recompute full); with --dp-sync zero3 --recompute full it needs 35.7 GiB; try: --dp-sync zero3 --recompute full, or --best-layout --global-batch-size 512"
-    assert body[0].split(maxsplit=3) == ["DOES", "NOT", "FIT", hint] and "if it fitted in memory" in body[1]
+    assert body[0].split(maxsplit=3) == ["DOES", "NOT", "FIT", hint] and " s without recomputation, if it fitted in memory = compute" in body[1]
     assert "DOES NOT FIT" in done.stdout.splitlines()[-1] and len(done.stdout.splitlines()) <= 25
     assert done.returncode == 0 and f"warning: training does not fit in GPU memory: {hint}" in done.stderr
     for more, status in ((), 0), (("--must-fit",), 5):  # the same plan
@@ -1531,8 +1533,8 @@ def test_nccl_variables_and_sizes(busbar):
     (("--model", "llama3_8b", "--ranks", "16", "--recompute", "full"), "try: --best-layout --global-batch-size 16 without --recompute\n"),
     # 70.55e9 parameters x 14 bytes of 79.1 GiB (80 GiB without the CUDA context) are 11.6 GPUs
     (("--model", "llama3_70b", "--ranks", "4"), "; the next number of whole nodes on which a layout fits is 2 (16 GPUs); try: --ranks 16 --best-layout --global-batch-size 16"),
-    (("--model", "llama3_70b", "--ranks", "8", "--dp-sync", "zero3", "--seq-length", "4096"), "; with --dp-sync zero3 the next number of whole nodes on which a layout fits is 2 (16 GPUs); try: --ranks 16 --best-layout --global-batch-size 16\n"),
-    (("--model", "llama3_70b", "--ranks", "8", "--dp-sync", "zero3", "--tp", "8"), "; with --dp-sync zero3 --tp 8 the next number of whole nodes on which a layout fits is 2 (16 GPUs); try: --ranks 16"),
+    (("--model", "llama3_70b", "--ranks", "8", "--dp-sync", "zero3", "--seq-length", "4096"), "; with the given options --dp-sync zero3, the next number of whole nodes on which a layout fits is 2 (16 GPUs); try: --ranks 16 --best-layout --global-batch-size 16\n"),
+    (("--model", "llama3_70b", "--ranks", "8", "--dp-sync", "zero3", "--tp", "8"), "; with the given options --dp-sync zero3 --tp 8, the next number of whole nodes on which a layout fits is 2 (16 GPUs); try: --ranks 16"),
     (("--model", "llama3_8b", "--ranks", "8", "--tokens", "15T", "--ops", "--must-fit", "--trace", "t.json"),
      "or --best-layout --global-batch-size 8 without --must-fit without --trace without --ops\n")])
 def test_advice_for_training_that_does_not_fit(busbar, tmp_path, args, advice):

@@ -125,7 +125,7 @@ def sums_of(text):
     for line in re.sub(r" \((?:ms|us)\):", ":", re.sub(r"B,\n\s+", "B, ", text)).splitlines():
         if not re.search(r"(step  |lost to communication on rank \d+|buffers of busbar proxy:|training needs: ).* = ", line):
             continue
-        line = re.sub(r"\(.*?\)|; rank.*|^.*on rank \d+:| if it fitted in memory", "", line)
+        line = re.sub(r"\(.*?\)|; rank.*|^.*on rank \d+:|( without recomputation,)? if it fitted in memory", "", line)
         unit, sides = 1.0, []
         for side in line.split(" = "):
             total = error = 0.0

@@ -414,7 +414,8 @@ static void print_penalties(const struct bb_layouts *found, int top, FILE *out)
             "# sorted by %s + penalty: how much longer published steps of such layouts took than predicted (--explain "
             "prints the reason)",
             time);
-        if (!print_list(found, top, "; without a published step, so that the penalty is the error of other forecasts",
+        if (!print_list(found, top,
+                        "; where no published step has such a layout, the penalty is the error of other forecasts",
                         is_unpublished, out))
             fputc('\n', out);
     } else if (found->rows[0].p50_ns > 0)

@@ -172,8 +172,8 @@ static void advise_layout(const struct bb_plan *plan, const struct bb_forecast *
         snprintf(text, size,
                  "; %s%s%sthe next number of %s on which a layout fits is %s; try: --ranks %d --best-layout "
                  "--global-batch-size %d%s",
-                 fit->kept[0] ? "with" : "", fit->kept, fit->kept[0] ? " " : "", fit->nodes ? "whole nodes" : "GPUs",
-                 fitting_text(fit, need), fit->ranks, fit->batch, f->excluded);
+                 fit->kept[0] ? "with the given options" : "", fit->kept, fit->kept[0] ? ", " : "",
+                 fit->nodes ? "whole nodes" : "GPUs", fitting_text(fit, need), fit->ranks, fit->batch, f->excluded);
     else if (min_gpus > plan->step->layout.ranks)
         snprintf(text, size, "; parameters, gradients and optimizer need %.0f or more GPUs in any layout", min_gpus);
     else if (!bb_forecast_fits(plan, f) && fit->last > 0 && fit->ranks == 0)
@@ -264,6 +264,9 @@ bool bb_forecast_misfit_text(const struct bb_plan *plan, const struct bb_forecas
                  bb_format_bytes((size_t)f->gpu_bytes, have));
     if (f->none_fits && f->serial_bytes == 0)
         n += write_full_need(f, text + n, BB_MISFIT_TEXT - (size_t)n);
+    else if (f->fused_bytes > 0)
+        n += snprintf(text + n, BB_MISFIT_TEXT - (size_t)n, "; it fits with --loss fused --recompute full (%s)",
+                      bb_format_bytes((size_t)f->fused_bytes, need));
     if (strcmp(plan->step->proxy, "transformer") == 0)
         (predicted ? advise_layout : advise_options)(plan, f, text + n, BB_MISFIT_TEXT - (size_t)n);
     return true;

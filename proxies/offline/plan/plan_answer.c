@@ -304,9 +304,8 @@ static void add_extrapolated(const struct bb_plan *plan, const struct bb_predict
     }
     if (other >= 0.005 * all && most)
         snprintf(text + length, size - length,
-                 "; extrapolated: %.0f%% of the bytes of collectives have ranks or sizes that the calibration did not "
-                 "measure, for "
-                 "example %s of %s on %d ranks",
+                 "; extrapolated: %.0f%% of the bytes are in collectives on numbers of ranks or of sizes that the "
+                 "calibration did not measure, for example %s of %s on %d ranks",
                  100 * other / all, bb_colls[most->coll].name, bb_format_bytes(most->bytes / most->calls, bytes),
                  most->group_size);
 }
@@ -413,7 +412,9 @@ static struct answer answer_of(const struct bb_plan_report *r)
     struct answer a = {.last = -1, .rest_ns = -1};
 
     bb_forecast_misfit_text(r->plan, r->plan->forecast, r->prediction != NULL, a.misfit);
-    a.condition = a.misfit[0] ? "if it fitted in memory" : NULL;
+    if (a.misfit[0])
+        a.condition =
+            r->plan->forecast->none_fits ? "without recomputation, if it fitted in memory" : "if it fitted in memory";
     if (!a.condition && r->plan->forecast)
         bb_forecast_memory_text(r->plan, r->plan->forecast, a.memory, sizeof(a.memory));
     if (r->plan->forecast)

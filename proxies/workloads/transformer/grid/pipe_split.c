@@ -234,7 +234,8 @@ static int report_ends(const struct bb_pipe_split *s, const char *who)
                   chunks, suggestion_text(s, suggestion));
 }
 
-/* Lists options that divide the layers of the model; of another model if there are none. grid: as in bb_pipe_split_validate */
+/* Lists options that divide the layers of the model, or of another model if there are none. Those of the ends are multiples of
+ * the number of chunks, so a stage may get far more layers than with fewer chunks. grid: as in bb_pipe_split_validate */
 static void list_alternatives(const struct bb_pipe_split *s, int mtp_layers, const char *grid, char list[ALTERNATIVES])
 {
     const int parts = s->stages * s->chunks, chunks = s->chunks > 1 ? bb_pipe_split_chunks(s) : 0;
@@ -245,10 +246,10 @@ static void list_alternatives(const struct bb_pipe_split *s, int mtp_layers, con
     list[0] = '\0';
     if (bb_pipe_layout_suggest(s, mtp_layers, text))
         n = snprintf(list, ALTERNATIVES, "--pipeline-layout '%s'", text);
-    if (bb_pipe_split_nearest(s, &nearest))
-        n += snprintf(list + n, ALTERNATIVES - (size_t)n, "%s%s", n ? ", or " : "", ends_text(&nearest, text));
     if (chunks > 0)
         n += snprintf(list + n, ALTERNATIVES - (size_t)n, "%s--vpp %d", n ? ", or " : "", chunks);
+    if (bb_pipe_split_nearest(s, &nearest))
+        n += snprintf(list + n, ALTERNATIVES - (size_t)n, "%s%s", n ? ", or " : "", ends_text(&nearest, text));
     if (grid[0])
         n += snprintf(list + n, ALTERNATIVES - (size_t)n, "%s%s", n ? ", or " : "", grid);
     if (n == 0)

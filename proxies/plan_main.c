@@ -118,7 +118,7 @@ static const struct bb_opt plan_options[] = {
     OPT_FLAG(0, "best-layout", FIELD(best_layout),
              "transformer, with --cluster and --global-batch-size: instead of one plan, search for the fastest layouts "
              "that fit in GPU memory; given values of tp, cp, ep, pp, vpp, schedule, micro-batch size, recompute and "
-             "dp-sync are kept, the others are searched (a dp-sync that shards: only layouts with replicas)",
+             "dp-sync are kept, the others are searched (with a given dp-sync that shards, only layouts with replicas)",
              .needs = BB_PLAN_STEP | BB_FEATURE_TRANSFORMER | BB_PLAN_CLUSTER, .everyday = true),
     OPT_STRING(
         0, "memory-margin", FIELD(memory_margin), "5%", "PERCENT",

@@ -188,7 +188,7 @@ def test_the_reported_error_is_that_of_the_same_kind_of_step(busbar):
     printed = busbar.run("plan", "transformer", *f"{args} --cluster h100-sxm-ib --ep 8 --dp-sync zero3".split(), emulated=False).stdout
     line = r"accuracy +torch, Hopper, few experts \(counted as dense\), 16 bits \(12 published steps\): error \d+%, forecasts on average \d+% too (long|short); 80% within \d+%\n"
     assert re.search(line, printed)
-    for more, end in (("--seq-length 32768 --cp 8", "forecasts on average 5% too short; too few for a range: assume 12% or more"), ("--slow rank=1:2", "80% within .*; none of these published steps was predicted with --slow"),
+    for more, end in (("--seq-length 32768 --cp 8", "forecast 5% too short; too few for a range: assume 12% or more"), ("--slow rank=1:2", "80% within .*; none of these published steps was predicted with --slow"),
                       ("--set inter.gbps=24 --best-layout --global-batch-size 8 --top 1 --tp 1", "80% within .*; none of these published steps was predicted with --set")):
         printed = busbar.run("plan", "transformer", *f"--model llama3_8b --layers 2 --ranks 8 --cluster h100-sxm-ib --dp-sync distributed {more}".split(), emulated=False).stdout
         assert re.search(rf"accuracy:? .*megatron, Hopper, dense, 16 bits.* \(\d+ published steps?\): .*{end}\n", printed), printed
@@ -482,7 +482,7 @@ def test_few_published_steps_separate_layouts_by_the_error_to_assume(busbar):
     text, rows = search_layouts(busbar, args)
     assumed = float(re.search(r"too few for a range: assume (\d+)% or more\n", text)[1]) / 100
     fewest, most = count_within(rows, assumed)
-    mean = float(re.search(r"published steps?\): error (\d+)%", text)[1]) / 100
+    mean = float(re.search(r"published steps?\): (?:error|forecast) (\d+)%", text)[1]) / 100
     what, alike = re.search(r"# (the step times|step \+ penalty) of layouts 1 (?:to|and) (\d+) differ ", text).groups()
     assert count_within(rows, mean)[1] < fewest <= int(alike) <= most
     assert (what == "step + penalty") == any(row["penalty"] > 0 for row in rows[:int(alike)])

@@ -53,7 +53,7 @@ def test_predictions_match_nccl_tests_logs(busbar, golden):
                         ("all_reduce --ranks 16 --cluster aws-p5", "Hopper on several nodes, efa-v2: 3 logs of nccl-tests: error "),
                         ("all_gather --ranks 64 --cluster h100-sxm-ib --set inter.gbps=24", "Hopper on several nodes, infiniband: no published timing of this kind (of the profile without --set)\n"),
                         ("all_gather --ranks 64 --cluster h100-sxm-ib", "Hopper on several nodes, infiniband: no published timing of this kind\n"),
-                        ("all_gather --ranks 64 --cluster h100-sxm-ib --slow node1:0.5", "Hopper on several nodes, infiniband: no published timing of this kind (without --slow)\n"),
+                        ("all_gather --ranks 64 --cluster h100-sxm-ib --slow node1:0.5", "Hopper on several nodes, infiniband: no published timing of this kind (of plans without --slow)\n"),
                         ("all_reduce --ranks 8 --cluster h100-nvl-pcie-ib", "Hopper with PCIe on one node: no published timing of this kind\n"),
                         ("all_reduce --ranks 16 --cluster a100-pcie-ib", "Ampere with PCIe on several nodes, infiniband: no published timing of this kind\n"),
                         ("all_reduce --ranks 128 --cluster h100-sxm-sharp", "Hopper on several nodes, sharp: no published timing of this kind; NVLS with SHARP (a user of NCCL: 480 GB/s) is not modelled\n"),

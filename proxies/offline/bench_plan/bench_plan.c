@@ -145,7 +145,7 @@ static void write_accuracy(struct table *t, int coll, char text[BB_PUBLISHED_TEX
     bb_collective_accuracy_text(p->cluster, (enum bb_coll_kind)coll, p->ranks, smallest, bb_sweep_largest(p->sweep),
                                 t->is_used, text);
     if (p->conditions->slow.n > 0)
-        snprintf(text + strlen(text), BB_PUBLISHED_TEXT - strlen(text), " (without --slow)");
+        snprintf(text + strlen(text), BB_PUBLISHED_TEXT - strlen(text), " (of plans without --slow)");
     json_array_append_new(p->accuracy, json_string(text));
     for (int v = 0; v <= BB_NCCL_VARIANTS; v++)
         for (int inter = 0; inter < 2; inter++)

@@ -490,9 +490,12 @@ void bb_forecast_accuracy_text(const struct bb_forecast *f, const struct bb_clus
     int n;
 
     if (kind) {
-        n = snprintf(text, size, "%s (%d published step%s): error %.0f%%, forecasts on average %.0f%% too %s; ",
-                     kind_text(f, c, name), kind->steps, bb_plural(kind->steps), 100 * kind->mean,
-                     100 * fabs(kind->signed_mean), kind->signed_mean < 0 ? "short" : "long");
+        n = snprintf(text, size, "%s (%d published step%s): ", kind_text(f, c, name), kind->steps,
+                     bb_plural(kind->steps));
+        if (kind->steps > 1)
+            n += snprintf(text + n, size - (size_t)n, "error %.0f%%, ", 100 * kind->mean);
+        n += snprintf(text + n, size - (size_t)n, "forecast%s %.0f%% too %s; ", kind->steps > 1 ? "s on average" : "",
+                      100 * fabs(kind->signed_mean), kind->signed_mean < 0 ? "short" : "long");
         n += snprintf(text + n, size - (size_t)n,
                       kind->steps < MIN_STEPS ? "too few for a range: assume %.0f%% or more" : "80%% within %.0f%%",
                       100 * kind->within);

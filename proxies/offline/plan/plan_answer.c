@@ -66,7 +66,7 @@ static const struct bb_field exposed_line[] = {
     {NULL, "", " transfer", 0, 0, NS(slowest.exposed.transfer_ns)},
     {NULL, " + ", " pipeline bubble", 0, 0, NS(slowest.exposed.bubble_ns)},
     {NULL, " (", " of it from unequal stages)", 0, 0, NS(slowest.imbalance_ns)},
-    {NULL, " + ", " waiting for late peers", 0, 0, NS(slowest.exposed.waiting_ns)},
+    {NULL, " + ", " waiting for other peers", 0, 0, NS(slowest.exposed.waiting_ns)},
     {0},
 };
 static const struct bb_field hidden_line[] = {

@@ -96,22 +96,22 @@ bool bb_has_trend(const double *samples, size_t n)
 
 const struct bb_warning_row bb_warnings[BB_WARN_COUNT] = {
     [BB_WARN_NOT_CHECKED] = {"not_checked", "the data was not verified",
-                             "use -c 1 or more; EMU_DATA=off disables verification"},
+                             "-c 1 or more; EMU_DATA=off disables verification"},
     [BB_WARN_FEW_SAMPLES] = {"few_samples", "fewer than 6 samples: no confidence interval of the median",
                              "--repeats 6 or more, or --confidence 1%"},
     [BB_WARN_NOISY] = {"noisy", "the confidence interval of the median exceeds +-5 %",
                        "more operations per sample (-n), or --confidence 1%; check for other load"},
     [BB_WARN_NOT_CONFIDENT] = {"not_confident", "a limit was reached before the requested --confidence",
-                               "raise --max-iters or --max-seconds"},
+                               "a larger --max-iters or --max-seconds"},
     [BB_WARN_TREND] = {"trend", "times increase or decrease over the samples",
                        "--warmup auto, or a larger -w, and --shuffle SEED; with both: check for other load, clocks "
                        "and temperature"},
     [BB_WARN_START_BARRIER_EXPIRED] = {"start_barrier_expired",
                                        "the start barrier timed out before all operations were enqueued",
                                        "--start-barrier 0, a smaller -n, or a larger --start-barrier-limit"},
-    [BB_WARN_NOT_SYMMETRIC] = {"not_symmetric",
-                               "NCCL ran an ordinary kernel although the buffers are symmetric windows",
-                               "-R 1, to measure such kernels; NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=TUNING"},
+    [BB_WARN_NOT_SYMMETRIC] =
+        {"not_symmetric", "NCCL ran an ordinary kernel although the buffers are symmetric windows",
+         "-R 1 to measure such kernels, or NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=TUNING to log NCCL's choice"},
 };
 
 unsigned bb_warnings_of(const struct bb_stats *s, const double *samples, enum bb_stop stop)

@@ -938,8 +938,8 @@ static void print_warnings(const struct bb_report *r, const unsigned long long w
 {
     for (int i = 0; i < BB_WARN_COUNT; i++)
         if (warned[i] > 0 && !r->style->program && (i != BB_WARN_NOT_CHECKED || (r->full && r->options->checks > 0)))
-            fprintf(r->out, "# warning %s, %llu of %llu results: %s; %s\n", bb_warnings[i].word, warned[i], results,
-                    bb_warnings[i].text, bb_warnings[i].advice);
+            fprintf(r->out, "# warning %s, %llu of %llu results: %s; try: %s\n", bb_warnings[i].word, warned[i],
+                    results, bb_warnings[i].text, bb_warnings[i].advice);
 }
 
 static void print_footer(const struct bb_report *r)

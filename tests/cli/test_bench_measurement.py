@@ -154,7 +154,7 @@ def test_automatic_warmup_ends_when_times_are_stable(measure):
 def test_warnings_name_the_option_to_change(busbar):
     done = busbar.run("bench", "all_reduce", "-b", "1K", "-e", "4K", "-c", "0", "--repeats", "3", ranks=2)
     assert done.returncode == 0, done.stderr
-    assert re.search(r"^# warning few_samples, 6 of 6 results: .*--repeats 6", done.stdout, re.M)
+    assert re.search(r"^# warning few_samples, 6 of 6 results: .*; try: --repeats 6", done.stdout, re.M)
     assert "not_checked" not in done.stdout  # -c 0 asks for no check
     assert "warning noisy" not in done.stdout
 

@@ -69,9 +69,11 @@ def test_proxy_prints_its_header_before_its_steps(busbar):
     assert any(step.startswith("warm-up") for step in steps) and not any(step.startswith("warm-up") and "left" in step for step in steps), stderr
 
 
-def test_a_search_prints_the_share_of_each_stage_that_is_done(busbar):
+@pytest.mark.parametrize("axis", ["--cp", "--tp"])
+def test_a_search_prints_the_share_of_each_stage_that_is_done(busbar, axis):
     done = busbar.run("plan", "transformer", "--model", "llama2_7b", "--ranks", 16, "--global-batch-size", 64, "--cluster", "h100-sxm-ib",
-                      "--best-layout", "--cp", 1, emulated=False, env={"BUSBAR_PROGRESS": "0.02"})
+                      "--best-layout", axis, 1, emulated=False, env={"BUSBAR_PROGRESS": "0.01"})
+    assert ("estimates (faster with a given --tp): " in done.stderr) == (axis != "--tp")
     rows = [(int(stage), int(percent)) for stage, percent in re.findall(r"# at \d+ s: stage (\d) of 4, .*: (\d+)% done", done.stderr)]
     assert len(rows) > 5 and rows == sorted(rows) and rows[-1][0] == 4 and all(percent <= 100 for _, percent in rows)
 

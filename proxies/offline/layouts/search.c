@@ -931,7 +931,10 @@ static int estimate_bases(struct work *w, int wanted)
     BB_NEW(w->work_list, w->n_bases);
     work_list = w->work_list;
     n_classes = list_compute_classes(w);
-    begin_stage(w, "stage 2 of 4, estimates", n_classes + 2 * w->n_bases);
+    begin_stage(w,
+                w->search->given->transformer.tp ? "stage 2 of 4, estimates"
+                                                 : "stage 2 of 4, estimates (faster with a given --tp)",
+                n_classes + 2 * w->n_bases);
     run_speculatively(w, n_classes, bound_bases);
     for (int i = 0; i < n_classes; i++)
         TRY(w->bases[work_list[i]].rc);

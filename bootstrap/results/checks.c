@@ -279,7 +279,7 @@ static void put_family(FILE *out, const char *name, const char *help)
     fprintf(out, "# HELP %s %s\n# TYPE %s gauge\n", name, help, name);
 }
 
-enum { LABELS = 5 };
+enum { LABELS = 6 };
 
 /* Writes a sample up to its first labels. */
 static void put_metric(const struct view *v, FILE *out, const char *metric)
@@ -391,11 +391,13 @@ static void put_findings(const struct view *v, FILE *out)
     {
         const char *test = text_of(finding, "test"), *host = text_of(finding, "host"), *part = text_of(finding, "part"),
                    *peer = text_of(finding, "other_host"), *gpu = text_of(finding, "pci");
+        char *index = *host ? bb_format("%s", "") : json_dumps(json_object_get(finding, "gpu"), JSON_ENCODE_ANY);
         const char *const labels[LABELS][2] = {
-            {"check", test}, {"part", part}, {"host", host}, {"peer", peer}, {"gpu", gpu}};
-        char *key = bb_format("%s %s %s %s %s", test, part, host, peer, gpu);
+            {"check", test}, {"part", part}, {"host", host},
+            {"peer", peer},  {"gpu", gpu},   {"gpu_index", *index == 'n' ? "" : index}}; /* null: not about a rail */
+        char *key = bb_format("%s %s %s %s %s %s", test, part, host, peer, gpu, index);
 
-        if (*test && *host && !json_object_get(seen, key)) {
+        if (*test && !json_object_get(seen, key)) {
             if (json_object_size(seen) == 0)
                 put_family(out, "busbar_finding_status",
                            "Status of a part in a test: 1 warning, 2 failure, 3 unknown.");
@@ -403,6 +405,7 @@ static void put_findings(const struct view *v, FILE *out)
             json_object_set_new(seen, key, json_true());
         }
         free(key);
+        free(index);
     }
     json_decref(seen);
 }

@@ -566,6 +566,15 @@ static bool measures(const struct run *r)
     return any;
 }
 
+/* Returns the name of the first stage after the inventory that runs, to which what precedes its first test belongs. */
+static const char *first_stage(const struct run *r)
+{
+    for (int test = 0; test < BB_HEALTH_TESTS; test++)
+        if (bb_health_runs(&r->health, (enum bb_health_test)test))
+            return bb_health_tests[test].stage;
+    return "soak";
+}
+
 /* Returns the start of a command with `each` ranks on each of `nodes` nodes. Emulated nodes share a host, which the launcher
  * counts as one node; EMU_NODES divides its ranks. */
 static char *start_per_node(const struct run *r, int nodes, int each)
@@ -800,6 +809,8 @@ static int start_health(struct run *r)
         rc = s->world.rank == 0 ? bb_health_stop(&r->report, "inventory") : 0;
         TRY(bb_world_agree(&s->world, rc, "the verdicts"));
     }
+    if (s->world.rank == 0 && measures(r))
+        TRY(bb_health_save_verdicts(&r->report, first_stage(r)));
     rc = bb_world_restart_after_loss(&s->world);
 out:
     return rc;

@@ -166,6 +166,14 @@ def test_each_node_has_a_status_with_its_host(busbar, tmp_path):
     assert samples == [(f["test"], f["host"], f["pci"]) for f in root["findings"]] == [("GEMM", root["verdicts"][0]["host"], "0000:03:00.0")]
 
 
+@pytest.mark.parametrize("slow, labels", [
+    (",".join(f"link=node{node}-nic{nic}:0.5" for node in range(4) for nic in (0, 1)), {'check="all_reduce of GPU pairs",part="all"'}),
+    (",".join(f"link=node{node}-nic1:0.5" for node in range(4)), {'check="all_reduce of GPU pairs",part="rail",gpu_index="1"'})])
+def test_parts_of_no_node_have_a_status_without_host(busbar, tmp_path, slow, labels):
+    run(busbar, tmp_path, "health", "--quick", "--only", "pairs", ranks=8, status=5, EMU_NODES="4", EMU_SLOW=slow)
+    assert set(re.findall(r'^busbar_finding_status\{.*?,(check=.*)\} 2$', (tmp_path / "r.prom").read_text(), re.M)) == labels
+
+
 def test_slow_path_is_labelled_with_both_ends(busbar, tmp_path):
     """The slow end of the only two nodes is unknown: neither has a status that drains it."""
     root, _, _ = run(busbar, tmp_path, "health", "--only", "pairs", ranks=4, status=5, EMU_NODES="2", EMU_SLOW="link=node1-nic0:0.5")

@@ -1088,6 +1088,12 @@ def test_node_whose_call_fails_fails(busbar, tmp_path):
     assert plugin.returncode == 2 and re.match(r"BUSBAR CRITICAL - .*; \S+-node2: rank 5 failed, GPU 1", plugin.stdout), plugin.stdout
 
 
+def test_node_that_fails_before_the_first_test_fails_in_its_stage(busbar, tmp_path):
+    """Memory is allocated after the inventory, which the command that continues does not repeat."""
+    root, found, done = health(busbar, tmp_path, ranks=6, nodes=3, status=5, EMU_FAULT="fail:rank=3,call=2,name=cudaMalloc")
+    assert {f["stage"] for f in root["findings"]} == {"gpu"} == {root["stage"]} and root["inventory"] and done.stdout.endswith("# ENDED EARLY in stage gpu\n")
+
+
 @pytest.mark.parametrize("args,call,table", [
     (["rails"], 2, [" GPU 0         48.09         -", " GPU 1         48.09         -"]),
     (["p2p", "--nodes"], 3, ["#node       0       1       2       3", "    0       -    96.5    96.5       -"])])

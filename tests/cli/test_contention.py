@@ -211,6 +211,14 @@ def test_plan_says_whether_leaf_uplinks_are_the_bottleneck(busbar, predicted, ra
     assert re.search(f"^  bottleneck .*{ending}$", text, re.M), text
 
 
+def test_rails_change_no_step_with_the_same_bytes_per_uplink(predicted):
+    """Each data-parallel group has one GPU per node, and eight of them share a leaf of eight nodes; with rails each has a leaf with an
+    eighth of the uplinks. NCCL's choice of PAT or ring knows neither."""
+    args = ("transformer --model gpt3_13b --ranks 256 --tp 8 --dp-sync distributed --global-batch-size 256 --set fabric.nodes_per_leaf=8 "
+            "--set fabric.leaf_oversubscription=8")
+    assert predicted(f"{args} --set fabric.rails=true")["step_us"] == pytest.approx(predicted(args)["step_us"], rel=1e-3)
+
+
 def test_collective_table_models_pod_uplinks(busbar, fabric):
     """Half of the bytes of an alltoall cross the pod uplinks, which have 1/7 of the NIC bandwidth. The ring of an
     all_reduce leaves a pod from only one of its 32 nodes, so its time does not change."""

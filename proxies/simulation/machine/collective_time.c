@@ -378,8 +378,9 @@ static void apply_sustained_rate(const struct bb_nccl_variant *variant, struct b
     cost->data_part *= variant->sustained;
 }
 
+/* uplinks: false: without those of leaves and pods */
 static struct bb_cost variant_cost(const struct bb_cluster *c, const struct bb_nccl_variant *variant,
-                                   const struct bb_collective *call, double bytes)
+                                   const struct bb_collective *call, double bytes, bool uplinks)
 {
     const struct bb_coll *coll = &bb_colls[call->kind];
     const int n = call->ranks, nodes = call->nodes, rounds = count_phases(coll);
@@ -400,9 +401,10 @@ static struct bb_cost variant_cost(const struct bb_cluster *c, const struct bb_n
         add_nvls_rounds(variant, call, bytes, &cost);
     if (variant->algorithm == BB_NCCL_RING && variant->channels > 0)
         add_ring_tail(variant, call, bytes, &cost);
-    for (int tier = 0; tier < BB_TIERS && bb_fabric_has_oversubscribed_tier(c); tier++)
+    for (int tier = 0; tier < BB_TIERS && uplinks; tier++)
         cost.uplink_bytes[tier] = uplink_bytes_of(variant->algorithm, call, (enum bb_tier)tier, bytes, cost.bytes);
-    bb_fabric_add_collective_uplinks(c, call, variant->nic, &cost);
+    if (uplinks)
+        bb_fabric_add_collective_uplinks(c, call, variant->nic, &cost);
     cost.transfer_ns = longest_ns(&cost);
     /* treeCorrectionFactor and few channels make the operation longer without adding traffic, so the additional time
      * counts as latency */
@@ -413,7 +415,8 @@ static struct bb_cost variant_cost(const struct bb_cluster *c, const struct bb_n
     return cost;
 }
 
-/* If every variant has a min_bytes above `bytes`, all of them are considered. */
+/* NCCL's choice does not depend on uplinks, which NCCL does not know (src/graph/tuning.cc has the rates of links and NICs).
+ * If every variant has a min_bytes above `bytes`, all of them are considered. */
 static void fastest_variant_cost(const struct bb_cluster *c, const struct bb_collective *call, double bytes,
                                  struct bb_cost *cost)
 {
@@ -426,7 +429,7 @@ static void fastest_variant_cost(const struct bb_cluster *c, const struct bb_col
 
         if ((n < c->n_variants && bytes < c->variants[i].min_bytes) || !supports(c->variants[i].algorithm, call))
             continue;
-        one = variant_cost(c, &c->variants[i], call, bytes);
+        one = variant_cost(c, &c->variants[i], call, bytes, false);
         ns = (one.latency_ns + one.transfer_ns) * bb_nccl_choice_factor(c->variants[i].algorithm, call);
         if (ns < best) {
             best = ns;
@@ -435,6 +438,8 @@ static void fastest_variant_cost(const struct bb_cluster *c, const struct bb_col
     }
     if (!cost->variant) /* the profile contains no NCCL algorithm that supports the collective */
         cost->latency_ns = INFINITY;
+    else if (bb_fabric_has_oversubscribed_tier(c))
+        *cost = variant_cost(c, cost->variant, call, bytes, true);
 }
 
 static double payload_bytes(const struct bb_collective *call)
@@ -598,7 +603,7 @@ bool bb_cluster_variant_cost(const struct bb_cluster *c, const struct bb_collect
     if (!(bb_colls[call->kind].flags & BB_COLL_ESTIMATED) || !supports(variant->algorithm, call))
         return false;
     placed = with_placement(c, call);
-    *cost = variant_cost(c, variant, &placed, payload_bytes(call));
+    *cost = variant_cost(c, variant, &placed, payload_bytes(call), bb_fabric_has_oversubscribed_tier(c));
     apply_slow_paths(&placed, cost);
     return true;
 }

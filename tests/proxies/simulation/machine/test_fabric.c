@@ -211,6 +211,31 @@ static void pat_crosses_leaf_uplinks_in_distant_steps(void **state)
         fail_msg("%.0f ns", collective_ns(&c, BB_ALL_GATHER, 16e6, 16));
 }
 
+/* NCCL does not know the uplinks: PAT, the faster one by the NICs, is its choice although a ring would send half as much
+ * over the uplinks. */
+static void uplinks_do_not_change_the_choice_of_a_variant(void **state)
+{
+    struct bb_cluster c = with_leaves(4, 1);
+    const struct bb_collective call = {
+        .kind = BB_ALL_GATHER, .dtype = BB_INT8, .count = 1000000, .ranks = 16, .nodes = 16};
+
+    (void)state;
+    c.variants[1] = c.variants[0];
+    c.variants[1].algorithm = BB_NCCL_PAT;
+    c.variants[0].inter_us = 1;
+    c.n_variants = 2;
+    for (int i = 0; i < 3; i++) {
+        const struct bb_nccl_variant *chosen = NULL;
+        const double factor = i == 0 ? 1 : 4.0;
+
+        c.fabric.oversubscription[BB_LEAF] = i == 1 ? 8 : 1;
+        c.fabric.oversubscription[BB_POD] = i == 2 ? 8 : 1;
+        c.fabric.nodes[BB_POD] = 4;
+        assert_near((double)bb_cluster_collective_ns(&c, &call, &chosen), factor * 15e6);
+        assert_ptr_equal(chosen, &c.variants[1]);
+    }
+}
+
 /* The leaf switch reduces the data of its nodes: one result goes up and one comes down, whatever the number of
  * nodes. */
 static void in_network_reduction_sends_one_result_per_leaf(void **state)
@@ -336,6 +361,7 @@ int main(void)
         cmocka_unit_test(rooted_collective_loads_the_uplink_of_the_root),
         cmocka_unit_test(rail_group_uses_only_the_uplinks_of_its_rail),
         cmocka_unit_test(pat_crosses_leaf_uplinks_in_distant_steps),
+        cmocka_unit_test(uplinks_do_not_change_the_choice_of_a_variant),
         cmocka_unit_test(in_network_reduction_sends_one_result_per_leaf),
         cmocka_unit_test(pods_limit_collectives_by_their_uplinks),
         cmocka_unit_test(tree_edges_load_the_leaf_uplinks),

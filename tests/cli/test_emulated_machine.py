@@ -319,6 +319,20 @@ def test_emulated_nodes_have_oversubscribed_uplinks(busbar, tmp_path):
     assert doc["results"][0]["time_us"]["p50"] == pytest.approx(run["results"][0]["time_us"]["p50"], abs=1.1e-3)
 
 
+def test_jobs_on_two_gpus_of_each_node_have_the_uplinks_of_all_nics(busbar, tmp_path):
+    """Two ranks on each of four nodes, leaves of two nodes with 2 * 8 / 4 * 48.5 GB/s. Their 16 messages of 1/8 to the other leaf take
+    less time than the 6 messages of a rank to other nodes over its NIC."""
+    profile, args = json.loads((CLUSTERS / f"{H100}.json").read_text()), ("alltoall", "--sizes", "64M", "--placement", "out_of_place")
+    cluster = tmp_path / "leaves.json"
+    cluster.write_text(json.dumps(profile | {"fabric": {"nodes_per_leaf": 2, "leaf_oversubscription": 4}}))
+    run = busbar.json("bench", *args, "-n", 2, "--repeats", 1, "-c", 0, ranks=8, tmp_path=tmp_path,
+                      env={"EMU_NODES": "4", "EMU_CLUSTER": str(cluster), "EMU_DATA": "off"})
+    far, offline = profile["inter"], busbar.run("plan", *args, "--ranks", 8, "--gpus-per-node", 2, "--cluster", cluster, "--json", "-", emulated=False)
+    us = far["latency_us"] + far.get("group_us", 0) + 6 * far["message_us"] + 6 / 8 * 2 ** 26 / (far["gbps"] * 1e3)
+    for doc in (run, json.loads(offline.stdout)):
+        assert doc["results"][0]["time_us"]["p50"] == pytest.approx(us, abs=2e-3)
+
+
 def test_slow_rank_lengthens_the_step(busbar, tmp_path):
     """The kernels of rank 1 take 1.5 times as long, and the breakdown describes rank 1, the slowest."""
     args = ("proxy", "data_parallel", "--model", "resnet50", "--compute", "timed", "-n", 2, "--warmup", 1, "--no-alone")

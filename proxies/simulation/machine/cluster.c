@@ -536,6 +536,7 @@ static void scale_nics(const struct bb_opt_texts *changes, const struct bb_clust
         return;
     after->gpus_per_node = before->gpus_per_node;
     bb_cluster_set_gpus_per_node(after, gpus);
+    after->fabric.unused_nics = 0;
 }
 
 /* Lists the shipped profiles with a transport: "; shipped: aws-p5 (32 NICs)". */
@@ -629,8 +630,12 @@ out:
 
 void bb_cluster_set_gpus_per_node(struct bb_cluster *c, int gpus)
 {
-    if (c->n_variants > 0)
+    const int all = c->nics_per_node + c->fabric.unused_nics;
+
+    if (c->n_variants > 0) {
         c->nics_per_node = (int)(((int64_t)gpus * c->nics_per_node + c->gpus_per_node - 1) / c->gpus_per_node);
+        c->fabric.unused_nics = MAX(0, all - c->nics_per_node);
+    }
     c->gpus_per_node = gpus;
 }
 

@@ -90,6 +90,8 @@ struct bb_fabric {
     int nodes[BB_TIERS]; /* number of nodes per leaf switch and per pod; 0: the fabric has no leaf switches (no pods) */
     double oversubscription[BB_TIERS]; /* total rate of the attached NICs / total rate of the uplinks of a leaf
                                           switch or pod; 1 or more */
+    int unused_nics; /* NICs of a node that the job does not use (bb_cluster_set_gpus_per_node); their uplinks transfer its
+                        data, too, except of a leaf per NIC */
     /* Not part of a profile, set by bb_slow_degrade_fabric. slow_leaf: the uplinks of at least one leaf are degraded */
     bool slow_leaf;
     struct bb_slow_path {
@@ -199,7 +201,8 @@ int bb_cluster_load_changed(const char *name_or_path, const struct bb_opt_texts 
     "fabric.rails=true "                                                                                               \
     "(rail-only: fabric.nodes_per_leaf of all nodes); another network between nodes: --set transport=NAME, of "        \
     "efa-v1-2021 efa-v1 efa-v2 efa-v3 efa-v4 roce sharp tcpx tcpxo infiniband"
-/* bb_cluster_set_gpus_per_node - restricts the job to the first `gpus` GPUs of each node and the NICs of these GPUs.
+/* bb_cluster_set_gpus_per_node - restricts the job to the first `gpus` GPUs of each node and the NICs of these GPUs; leaves
+ * and pods keep the uplinks of all NICs.
  * If `gpus` is larger than the profile's number, each node is enlarged, with the same number of NICs per GPU. */
 void bb_cluster_set_gpus_per_node(struct bb_cluster *c, int gpus);
 /* bb_cluster_warn_units - prints a warning for each value of the profile that no existing machine has. Such a value

@@ -124,9 +124,10 @@ int bb_fabric_leaves(const struct bb_cluster *c, int nodes)
 
 double bb_fabric_uplink_gbps(const struct bb_cluster *c, enum bb_tier tier)
 {
-    const double nics = (double)c->fabric.nodes[tier] * bb_cluster_nics(c) / count_switches(c, tier);
+    const bool leaf_per_nic = c->fabric.rails && tier == BB_LEAF; /* unused NICs have leaves of their own */
+    const double nics = c->fabric.nodes[tier] * (bb_cluster_nics(c) + (leaf_per_nic ? 0.0 : c->fabric.unused_nics));
 
-    return nics * c->inter.gbps / c->fabric.oversubscription[tier];
+    return nics / count_switches(c, tier) * c->inter.gbps / c->fabric.oversubscription[tier];
 }
 
 /* ---- uplink bytes of messages ---- */

@@ -73,6 +73,27 @@ static void nics_are_attached_to_leaves_by_rail(void **state)
     assert_near(1e6 * bb_fabric_uplink_gbps(&c, BB_LEAF), 1e6 * 2 * 2 / 4.0);
 }
 
+/* Leaves of four nodes with eight NICs, 4:1. A job with GPUs of some NICs only has the uplinks of all; with rails, unused NICs
+ * have leaves of their own. */
+static void jobs_on_some_gpus_of_a_node_keep_the_uplinks(void **state)
+{
+    static const struct {
+        int gpus;
+        double all, rail;
+    } rows[] = {{8, 4 * 8 / 4.0, 1}, {2, 4 * 8 / 4.0, 1}, {1, 4 * 8 / 4.0, 1}, {16, 4 * 16 / 4.0, 1}};
+    struct bb_cluster c = with_leaves(4, 4);
+
+    (void)state;
+    c.gpus_per_node = c.nics_per_node = 8;
+    for (size_t i = 0; i < ROWS(rows); i++) { /* each from the previous one */
+        bb_cluster_set_gpus_per_node(&c, rows[i].gpus);
+        c.fabric.rails = false;
+        assert_near(1e6 * bb_fabric_uplink_gbps(&c, BB_LEAF), 1e6 * rows[i].all);
+        c.fabric.rails = true;
+        assert_near(1e6 * bb_fabric_uplink_gbps(&c, BB_LEAF), 1e6 * rows[i].rail);
+    }
+}
+
 static void messages_load_the_uplinks_between_ranks(void **state)
 {
     struct bb_cluster c = with_leaves(2, 2);
@@ -354,6 +375,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nics_are_attached_to_leaves_by_rail),
+        cmocka_unit_test(jobs_on_some_gpus_of_a_node_keep_the_uplinks),
         cmocka_unit_test(messages_load_the_uplinks_between_ranks),
         cmocka_unit_test(ring_crosses_a_leaf_uplink_once),
         cmocka_unit_test(alltoall_uses_all_uplinks),

@@ -163,6 +163,8 @@ int bb_plan_resolve_cluster(const struct bb_plan_options *o, struct bb_cluster *
     cluster->gradient_bytes =
         bb_dtypes[config->sync.grad_dtype ? bb_dtype_find(config->sync.grad_dtype) : BB_FLOAT].bytes;
     f->host = resolve_host(o, cluster);
+    if (o->cluster && o->rates == BB_RATES_GIVEN)
+        config->memory_gbps = bb_cluster_memory_gbps(cluster);
     resolve_forecast(o, cluster, config, f);
     if (o->graph && !cluster->graphs_fuse_experts)
         TRY(bb_training_validate_graph(config, true));

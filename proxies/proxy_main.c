@@ -213,6 +213,7 @@ int bb_proxy_parse(struct bb_proxy_run_options *o, const struct bb_proxy **proxy
         return bb_err(BB_EUSAGE,
                       "--quick requires 'all': proxy all --quick; to shrink one proxy, try: --scale-counts 0.001");
     o->given_times = o->step.forward_us > 0 || o->step.backward_us > 0;
+    o->given_rate = o->given_times || o->step.tflops > 0;
     TRY(bb_proxy_configure(&o->step, &positionals, proxy));
     TRY(validate_timed_options(o));
     TRY(parse_slow(o));

@@ -18,6 +18,7 @@ struct bb_proxy_run_options {
     double peak_tflops;
     struct bb_slow slow; /* not an option: the ranks of --slow and --delay */
     bool given_times;    /* not an option: --forward-us or --backward-us is given */
+    bool given_rate;     /* not an option: one of these or --tflops is given */
 };
 
 extern const struct bb_opts bb_proxy_set;

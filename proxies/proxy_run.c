@@ -146,16 +146,26 @@ static void set_nodes(struct run *x)
                 gpus);
 }
 
-/* Loads the cluster profile for the prediction. */
+/* Loads the cluster profile for the prediction. As in `busbar plan`, memory-bound kernels have its memory bandwidth, or that of
+ * the emulated GPUs, if the compute rate is given. */
 static int load_cluster(struct run *x)
 {
-    const struct bb_world *w = &x->session.world;
-    const bool predicts = x->options.cluster && w->rank == 0;
-    int rc = predicts ? bb_cluster_load_changed(x->options.cluster, &x->options.changes, &x->cluster) : 0;
+    struct bb_world *w = &x->session.world;
+    struct bb_proxy_config *c = &x->options.step;
+    const char *emulated = getenv("EMU_CLUSTER"), *name = x->options.cluster;
+    int rc = 0;
 
-    if (rc == 0 && predicts)
+    if (!name && x->options.given_rate && bb_environment_is_emulated())
+        name = emulated && *emulated ? emulated : "emulated-default";
+    if (name && w->rank == 0)
+        rc = bb_cluster_load_changed(name, &x->options.changes, &x->cluster);
+    if (rc == 0 && x->options.cluster && w->rank == 0)
         set_nodes(x);
-    return bb_world_agree(&x->session.world, rc, "the cluster's profile");
+    TRY(bb_world_agree(w, rc, "the cluster's profile"));
+    c->memory_gbps = name && x->options.given_rate && w->rank == 0 ? bb_cluster_memory_gbps(&x->cluster) : 0;
+    TRY(bb_world_bcast(w, &c->memory_gbps, sizeof(c->memory_gbps), 0));
+out:
+    return rc;
 }
 
 /* ---- measurement of the step ---- */
@@ -404,13 +414,13 @@ static int run_named(struct run *x)
 {
     int rc;
 
+    TRY(load_cluster(x));
     TRY(build_step(x));
     TRY(prepare_study(x));
     TRY(check_step(x));
     if (x->options.trace && x->session.world.rank == 0)
         rc = bb_outfile_check(x->options.trace, "the trace"); /* now, so that an error is reported before the run */
     TRY(bb_world_agree(&x->session.world, rc, "the file of the trace"));
-    TRY(load_cluster(x));
     if (!x->serialisable)
         bb_step_enable(BB_STEP_CONNECT_AT_INIT);
     TRY(bb_session_setup_gpus(&x->session, 0));

@@ -698,7 +698,27 @@ def test_layers_of_a_given_duration_leave_the_head_to_tflops(busbar):
     half, whole = (plan(busbar, f"{args} --tflops {rate}")["predicted"]["step_us"] for rate in (50, 100))
     assert half - whole == pytest.approx(32 * 6 * 1024 * 768 * 50257 / 100e6, rel=0.05)
     text = busbar.run("plan", "transformer", *args.split(), emulated=False).stdout
-    assert "rates         layers as given on the command line; embedding and head at 119.8 TFLOP/s (--tflops)\n" in text
+    assert "rates         layers as given on the command line; embedding and head at 119.8 TFLOP/s (--tflops); optimizer" in text
+
+
+def test_timed_optimizer_has_the_memory_bandwidth_of_the_cluster(busbar, tmp_path):
+    """A given rate of GEMMs is that of the cluster's GPU, so its memory-bound kernels have the cluster's rate, too: half of it adds their time
+    once more, a quarter three times. Emulated GPUs run the same step."""
+    args = "--model gpt2_small --ranks 2 --tflops 500 --compute timed --cluster h100-sxm-ib"
+    gbps = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())
+    whole, half, quarter = (plan(busbar, f"{args} --set memory_gbps={gbps['memory_gbps'] / by}")["predicted"]["breakdown"]["compute_us"] for by in (1, 2, 4))
+    assert half - whole > 100 and quarter - whole == pytest.approx(3 * (half - whole), rel=1e-3)
+    text = busbar.run("plan", "transformer", *args.split(), emulated=False).stdout
+    assert f"line; optimizer and other memory-bound kernels at the {gbps['memory_gbps'] * gbps['achieved']['memory']:.0f} GB/s of h100-sxm-ib\n" in text
+    for words, emulated in ((args, "a100-sxm-ib"), (args.replace("--cluster h100-sxm-ib", ""), "h100-sxm-ib")):
+        run = busbar.json("proxy", "transformer", *words.replace("--ranks 2 ", "").split(), "-n", 2, ranks=2,
+                          env={"EMU_CLUSTER": emulated, "EMU_DATA": "off"}, tmp_path=tmp_path)
+        assert run["breakdown"]["compute_us"] == pytest.approx(whole, rel=2e-3)
+    args = "--model gpt2_small --ranks 2 --compute timed --cluster h100-sxm-ib"  # as published: the rates of an A100
+    whole, half = (plan(busbar, f"{args}{more}")["predicted"]["breakdown"]["compute_us"] for more in ("", f" --set memory_gbps={gbps['memory_gbps'] / 2}"))
+    run = busbar.json("proxy", "transformer", *args.replace("--ranks 2 ", "").split(), "-n", 2, ranks=2, env={"EMU_CLUSTER": "h100-sxm-ib", "EMU_DATA": "off"},
+                      tmp_path=tmp_path)
+    assert half == whole == pytest.approx(run["breakdown"]["compute_us"], rel=2e-3)
 
 
 @pytest.mark.parametrize("more,ends", [("", True), ("--moe-dispatch alltoall", False), ("--ep 32", False)])

@@ -20,6 +20,8 @@ int bb_args_number(const struct bb_proxy_config *config, const char *word, const
 /* Default of --tflops, in TFLOP/s. The published times of the proxy gpt3 imply this compute rate: 7.628e12 FLOP per
  * layer in 63,660 us. */
 #define BB_DEFAULT_TFLOPS 119.8
+/* Memory bandwidth in 1e9 bytes/s for which this default is: that of A100-SXM4-80GB in profiles/clusters. */
+#define BB_DEFAULT_MEMORY_GBPS 2039
 
 /* bb_args_index - return the index of the string `word` in the list `words`, which must contain it; return `usual`
  * if `word` is NULL. */

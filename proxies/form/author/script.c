@@ -2,6 +2,7 @@
  * script.h). */
 #include "proxies/form/author/script.h"
 
+#include "proxies/form/author/args.h"
 #include "proxies/form/author/script_fork.h"
 
 #include "bootstrap/base/alloc.h"
@@ -14,6 +15,7 @@ void bb_script_init(struct bb_script *s, struct bb_program *program, const struc
 {
     *s = (struct bb_script){.program = program,
                             .dtype = (enum bb_dtype_id)bb_dtype_find(c->dtype),
+                            .memory_gbps = c->memory_gbps > 0 ? c->memory_gbps : BB_DEFAULT_MEMORY_GBPS,
                             .timed = strcmp(c->compute, "timed") == 0,
                             .redop = BB_SUM,
                             .peer_kind = BB_PEER_OFFSET,

@@ -32,6 +32,7 @@ struct bb_script {
     struct bb_script_fork *fork; /* operations stored between forks and joins (forks start two concurrent logical
                                     threads); NULL until the first bb_script_fork */
     enum bb_dtype_id dtype;
+    double memory_gbps; /* rate of timed memory-bound kernels, 1e9 bytes/s */
     bool timed; /* true: --compute timed, for which bb_script_compute adds timed kernels; false: it adds nothing */
     enum bb_redop_id redop;      /* reduction operation of collectives that are started from now on; initially BB_SUM */
     enum bb_peer_kind peer_kind; /* how sends and receives that are started from now on encode the peer rank;

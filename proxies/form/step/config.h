@@ -169,6 +169,8 @@ struct bb_proxy_config {
     double backward_us;  /* duration of a timed backward kernel in microseconds, per layer and micro-batch; 0: twice
                            the duration of the forward kernel */
     double tflops;       /* compute rate in 1e12 FLOP/s that converts FLOPs to the duration of timed kernels */
+    double memory_gbps;  /* memory bandwidth in 1e9 bytes/s, for the duration of timed memory-bound kernels: that of the
+                            cluster profile if the compute rate is given; 0: BB_DEFAULT_MEMORY_GBPS */
     const char *model;   /* name of a model in profiles/models, or path of a model file (JSON) */
     struct {             /* layout of struct bb_opt_ints (cli/opts.h) */
         int micro_batch_size;          /* samples per micro-batch on each replica */

@@ -325,17 +325,25 @@ double bb_forecast_peak_tflops(const struct bb_forecast *f, const struct bb_clus
     return f->precision ? bb_cluster_low_precision_tflops(c, f->precision) : bb_cluster_tflops(c, f->dtype);
 }
 
+static void given_text(const struct bb_forecast *f, const struct bb_cluster *c, char *text, size_t size)
+{
+    char rate[128] = "compute time as given on the command line";
+
+    if (f->head_tflops > 0)
+        snprintf(rate, sizeof(rate),
+                 "layers as given on the command line; embedding and head at %.1f TFLOP/s (--tflops)", f->head_tflops);
+    else if (f->tflops > 0)
+        snprintf(rate, sizeof(rate), "%.1f TFLOP/s for all shapes, as given on the command line", f->tflops);
+    snprintf(text, size, "%s; optimizer and other memory-bound kernels at the %.0f GB/s of %s", rate,
+             bb_cluster_memory_gbps(c), c->name);
+}
+
 void bb_forecast_rates_text(const struct bb_forecast *f, const struct bb_cluster *c, char *text, size_t size)
 {
     if (f->rates == BB_RATES_MACHINE)
         machine_text(f, c, text, size);
-    else if (f->rates == BB_RATES_GIVEN && f->tflops > 0)
-        snprintf(text, size, "%.1f TFLOP/s for all shapes, as given on the command line", f->tflops);
     else if (f->rates == BB_RATES_GIVEN)
-        snprintf(text, size, "compute time as given on the command line");
-    if (f->rates == BB_RATES_GIVEN && f->head_tflops > 0)
-        snprintf(text, size, "layers as given on the command line; embedding and head at %.1f TFLOP/s (--tflops)",
-                 f->head_tflops);
+        given_text(f, c, text, size);
 }
 
 void bb_forecast_limit_text(const struct bb_forecast *f, const char *machine, bool computes, char *text, size_t size)

@@ -45,7 +45,9 @@ const struct bb_opt bb_proxy_options[] = {
         "gpt3*: as in the published code)",
         .needs = BB_FEATURE_LAYER_US),
     OPT_DOUBLE(0, "tflops", FIELD(tflops), NULL, "RATE", 0.001, 1e6,
-               "timed: compute rate in TFLOP/s, which converts FLOPs to time (default: 119.8)",
+               "timed: compute rate in TFLOP/s, which converts FLOPs to time (default: 119.8, of an A100, and 2039 "
+               "GB/s for the "
+               "optimizer; given with --cluster: the memory bandwidth of the cluster)",
                .needs = BB_FEATURE_TFLOPS),
     OPT_STRING(0, "model", FIELD(model), NULL, "NAME|PATH",
                "the model: a name from 'busbar list models', Hugging Face's config.json or its folder, or a model file",

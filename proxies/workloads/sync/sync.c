@@ -31,12 +31,6 @@
 /* Horovod's constant FUSION_BUFFER_ATOMIC_UNIT. For hierarchical all-reduces, Horovod pads the fusion buffer to a
  * multiple of FUSION_UNIT elements for each rank of a node. */
 #define FUSION_UNIT 64
-/*
- * Memory bandwidth in 1e9 bytes per second, from which the durations of memory-bound kernels are computed with
- * --compute timed. The value is that of the A100-SXM4-80GB in profiles/clusters, because the default FLOP rate
- * (--tflops) is also that of an A100.
- */
-static const double memory_gbps = 2039;
 
 /* ---- lookup of buckets, labels of operations, memory-bound kernels ---- */
 
@@ -79,8 +73,8 @@ void bb_sync_memory_kernel(struct bb_sync *s, const char *what, enum bb_memory_k
     if (s->script->real)
         bb_script_memory_kernel(s->script, s->spec.step, what, kind, count, times, src, dst);
     else
-        bb_script_compute(s->script, what, times * (double)bb_memory_kernel_bytes(&p) / memory_gbps * 1e-3, 0, src,
-                          dst);
+        bb_script_compute(s->script, what, times * (double)bb_memory_kernel_bytes(&p) / s->script->memory_gbps * 1e-3,
+                          0, src, dst);
 }
 
 static bool has_peers(const struct bb_sync *s)

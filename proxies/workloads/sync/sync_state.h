@@ -72,8 +72,7 @@ struct bb_sync {
 
 /*
  * bb_sync_memory_kernel - add a memory-bound kernel over `count` elements to the compute stream, executed `times`
- * times. With --compute timed, its duration is its memory traffic in bytes divided by 2039 GB/s, the memory bandwidth
- * of an A100.
+ * times. With --compute timed, its duration is its memory traffic in bytes divided by bb_script.memory_gbps.
  *   src, dst  the buffers that the kernel reads and writes, or BB_NONE
  */
 void bb_sync_memory_kernel(struct bb_sync *s, const char *what, enum bb_memory_kernel_kind kind, size_t count,

@@ -659,11 +659,11 @@ def test_profile_with_base_has_the_values_of_its_base_and_transport(busbar, tmp_
     assert plan("h100-sxm-ib", "all_reduce", "--ranks", "8", "-b", "1M", "-e", "1M") == plan("aws-p5", "all_reduce", "--ranks", "8", "-b", "1M", "-e", "1M")
     changed = ("all_gather", "--ranks", "16", "-b", "1K", "-e", "1K")
     assert plan("h100-sxm-ib", *changed, "--set", "transport=efa-v2", "--set", "nics_per_node=32") == plan("aws-p5", *changed)
-    for name in ("h100-sxm-ib", "aws-p5"):  # infiniband is only that of profiles which have it
+    for name, has in (("h100-sxm-ib", "infiniband"), ("aws-p5", None), ("h100-sxm-sharp", "sharp")):  # infiniband and sharp are only those of profiles which have them
         done = busbar.run("plan", "broadcast", "--ranks", "16", "--cluster", name, "--set", "transport=rooce", emulated=False)
         assert done.returncode == 2 and done.stderr.startswith("busbar: unknown transport 'rooce', did you mean 'roce'?")
-        assert ("infiniband" in done.stderr) == (name == "h100-sxm-ib")
-    names = {path.stem for path in (ROOT / "profiles/transports").glob("*.json")} | {"infiniband"}
+        assert {word for word in ("infiniband", "sharp") if word in done.stderr} == {has} - {None}
+    names = {path.stem for path in (ROOT / "profiles/transports").glob("*.json")} - {"sharp"}  # accepted by every profile with NCCL's variants
     listed = re.search(r"--set transport=NAME, of (.*?) +--", " ".join(busbar.run("plan", "--help", emulated=False).stdout.split()))[1]
     assert set(listed.split()) == names
     for name, accepted in (("h100-sxm-ib", True), ("gb200-nvl72", True), ("aws-p5", False)):  # infiniband: the values of the base, no file
@@ -680,6 +680,7 @@ def test_profile_with_base_has_the_values_of_its_base_and_transport(busbar, tmp_
     (tmp_path / "mine.json").write_text(json.dumps({"name": "mine", "base": "h100-sxm-ib", "nccl": variants}))
     done = busbar.run("plan", "broadcast", "--ranks", "16", "--cluster", tmp_path / "mine.json", emulated=False, timeout=20)
     assert done.returncode == 2 and "elements, expected 1 to " in done.stderr
+    assert plan("h100-sxm-sharp", *changed, "--set", "transport=sharp") == plan("h100-sxm-sharp", *changed)
     pcie = busbar.run("plan", "all_reduce", "--ranks", "16", "--cluster", "l40s-pcie-ib", "--set", "transport=roce", emulated=False)
     assert pcie.returncode == 0 and "NVLS" not in pcie.stdout
 

@@ -190,6 +190,12 @@ static const char *near_cluster(const char *word, const char *const *names, size
     return *longest ? bb_nearest_word(longest, names, n) : NULL;
 }
 
+/* The names of NVIDIA's nodes, such as dgx-h100, end with the GPU, but are spelled like those of clouds (oci-h100). */
+static bool is_nvidia_node(const char *word)
+{
+    return strncasecmp(word, "dgx", 3) == 0 || strncasecmp(word, "hgx", 3) == 0;
+}
+
 /* Returns whether two names have the same digits, as far as both have some: qwen2_7b is no spelling of Qwen3-8B. */
 static bool has_same_digits(const char *a, const char *b)
 {
@@ -201,24 +207,31 @@ static bool has_same_digits(const char *a, const char *b)
     }
 }
 
+/* Returns whether a transport has no values of its own, but those of the profiles that have it. */
+static bool is_of_profiles(const char *name)
+{
+    const char *text = find_text("transports", name);
+
+    return text ? !strstr(text, "\"nccl\"") : strcmp(name, INFINIBAND) == 0;
+}
+
 /* more: a name that is accepted, too; NULL: none */
 static int reject_name(const char *kind, const char *name_or_path, const char *more)
 {
     const char *names[MAX_NAMES], *near, *other;
     char singular[32];
-    double number;
-    size_t n = bb_profile_names(kind, names, MAX_NAMES - 1);
+    size_t all = bb_profile_names(kind, names, MAX_NAMES - 1), n = 0;
     const bool is_model = strcmp(kind, "models") == 0;
 
+    for (size_t i = 0; i < all; i++)
+        if (strcmp(kind, "transports") != 0 || !is_of_profiles(names[i]))
+            names[n++] = names[i];
     if (more)
         names[n++] = more;
     snprintf(singular, sizeof(singular), "%.*s", (int)strlen(kind) - 1, kind);
     if (strcmp(name_or_path, "-") == 0)
         return bb_err(BB_EUSAGE, "--%s - is not stdin; try: --%s /dev/stdin", singular, singular);
-    if (!is_model && bb_parse_double(name_or_path, &number) == 0)
-        return bb_err(BB_EUSAGE, "unknown cluster '%s'; a required bus bandwidth is --min-busbw %s", name_or_path,
-                      name_or_path);
-    near = bb_nearest_word(name_or_path, names, n);
+    near = is_nvidia_node(name_or_path) ? NULL : bb_nearest_word(name_or_path, names, n);
     other = is_model ? bb_model_of_hub(name_or_path) : near ? NULL : near_cluster(name_or_path, names, n);
     if (other)
         return bb_err(BB_EUSAGE, "unknown %s '%s', did you mean '%s'? (`busbar list %s` lists all)", singular,
@@ -369,21 +382,19 @@ static void remove_former(json_t *variants, json_t *described)
 static int put_transport(json_t *cluster, const char *name, bool changes)
 {
     const char *former = json_string_value(json_object_get(cluster, "transport"));
+    const bool has_no_values = is_of_profiles(name) && (changes || strcmp(name, INFINIBAND) == 0);
     json_t *transport = NULL;
     int rc;
 
-    if (former && strcmp(former, name) == 0 && !find_text("transports", name))
-        return 0; /* infiniband, whose values the profile has */
-    if (strcmp(name, INFINIBAND) == 0)
-        return bb_err(BB_EUSAGE, "transport '%s' is only that of profiles which have it; try: --cluster h100-sxm-ib",
-                      name);
+    if (has_no_values && former && strcmp(former, name) == 0)
+        return 0;
+    if (has_no_values)
+        return bb_err(BB_EUSAGE, "transport '%s' is only that of profiles which have it; try: --cluster %s", name,
+                      strcmp(name, INFINIBAND) == 0 ? "h100-sxm-ib" : "h100-sxm-sharp");
     if (!find_text("transports", name) && !is_path(name))
-        return reject_name("transports", name, former && strcmp(former, INFINIBAND) == 0 ? INFINIBAND : NULL);
+        return reject_name("transports", name, former && is_of_profiles(former) ? former : NULL);
     TRY(bb_profile_load("transports", name, &transport));
-    if (changes && !json_object_get(transport, "nccl"))
-        rc = bb_err(BB_EUSAGE, "--set transport=%s: it has no values of its own, only the profile h100-sxm-sharp has",
-                    name);
-    else if (changes && !json_object_get(cluster, "nccl"))
+    if (changes && !json_object_get(cluster, "nccl"))
         rc = bb_err(BB_EUSAGE, "--set transport=%s: it changes the section 'nccl', which the profile does not have",
                     name);
     TRY(rc);

@@ -200,7 +200,7 @@ int bb_cluster_load_changed(const char *name_or_path, const struct bb_opt_texts 
     "fabric.nodes_per_leaf=16 --set fabric.leaf_oversubscription=4 (consecutive nodes); a leaf per NIC: --set "        \
     "fabric.rails=true "                                                                                               \
     "(rail-only: fabric.nodes_per_leaf of all nodes); another network between nodes: --set transport=NAME, of "        \
-    "efa-v1-2021 efa-v1 efa-v2 efa-v3 efa-v4 roce sharp tcpx tcpxo infiniband"
+    "efa-v1-2021 efa-v1 efa-v2 efa-v3 efa-v4 roce tcpx tcpxo"
 /* bb_cluster_set_gpus_per_node - restricts the job to the first `gpus` GPUs of each node and the NICs of these GPUs; leaves
  * and pods keep the uplinks of all NICs.
  * If `gpus` is larger than the profile's number, each node is enlarged, with the same number of NICs per GPU. */

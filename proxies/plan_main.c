@@ -367,8 +367,8 @@ static int parse_plan(struct bb_plan_options *o, struct bb_positionals *position
                       (*proxy)->name);
     TRY(bb_plan_validate_requirements(o, positionals, *proxy));
     if (o->gpu_memory > 0 && o->gpu_memory < MIN_GPU_MEMORY)
-        return bb_err(BB_EUSAGE, "--gpu-memory %zu: a GPU has more than %zu bytes; try: --gpu-memory %zuG",
-                      o->gpu_memory, o->gpu_memory, o->gpu_memory);
+        return bb_err(BB_EUSAGE, "--gpu-memory %zu: a GPU has more than %zu bytes; try: --gpu-memory %zu%c",
+                      o->gpu_memory, o->gpu_memory, o->gpu_memory, o->gpu_memory < 1000 ? 'G' : 'M');
     if (o->best_layout && !o->config.global_batch)
         return bb_err(BB_EUSAGE,
                       "--best-layout requires --global-batch-size N, the samples per step of every layout; try: "

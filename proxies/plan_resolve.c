@@ -237,8 +237,8 @@ static int parse_percent(const char *option, const char *text, double *part)
     double percent = strtod(text, &end);
 
     if (end == text || strcmp(end, "%") != 0 || !(percent >= 0 && percent <= 100))
-        return bb_err(BB_EUSAGE, "--%s: '%s' is not a percentage from 0%% to 100%%; try: --%s 3%%", option, text,
-                      option);
+        return bb_err(BB_EUSAGE, "--%s: '%s' is not a percentage from 0%% to 100%%; try: --%s %g%%", option, text,
+                      option, end != text && !*end && percent >= 1 && percent <= 100 ? percent : 3);
     *part = percent / 100;
     return 0;
 }

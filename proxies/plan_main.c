@@ -48,8 +48,7 @@ static const struct bb_opt plan_options[] = {
         0, "software", FIELD(config.transformer.software), NULL, "NAME", bb_software_names,
         "the training framework, whose rates and overlap a forecast assumes: megatron (Megatron-LM with the "
         "kernels and overlaps of NVIDIA's recipes), megatron-flash2 (the same with FlashAttention-2), megatron-plain "
-        "(without them), torch (PyTorch; all but one of its published steps in 16 bits ran without torch.compile, "
-        "those in 8 bits with it), torch-compile (as torch: the gain in 16 bits is not modelled), "
+        "(without them), torch (PyTorch), torch-compile (with torch.compile, which fuses memory-bound kernels), "
         "torch-te (PyTorch with the layers of Transformer "
         "Engine), jax (as megatron) (default: torch with --dp-sync "
         "zero3 or hsdp, and with --lora-rank unless with --pp, --sequence-parallel or --dp-sync distributed, "

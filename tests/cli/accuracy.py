@@ -190,7 +190,7 @@ def checked(errors):
     for row, error in errors:
         if half(row) == "checking":
             container, of = row["id"].split()[-1], kind(row)
-            year = "Automodel" if container == "Automodel" else f"Megatron-Bridge, containers of 20{container[:2]}"
+            year = f"Megatron-Bridge, containers of 20{container[:2]}" if container[0].isdigit() else container
             if "Mamba" in of:
                 groups.setdefault(f"Mamba, {of[1]}", []).append(error)
                 continue

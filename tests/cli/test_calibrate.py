@@ -1,6 +1,7 @@
 """busbar calibrate fits a cluster profile to measurements. Benchmarks run on emulated GPUs with a hidden profile, and the fitted
 parameters must equal the hidden ones."""
 import fcntl
+import itertools
 import json
 import re
 
@@ -437,6 +438,33 @@ def test_unmeasured_rates_between_nodes_have_the_factor_of_measured_ones(busbar,
     for ranks in (64, 256):
         truth = predicted(busbar, tmp_path, coll, [1 << 30], ranks, "h100-sxm-ib", "--set", "inter.gbps=40")
         assert predicted(busbar, tmp_path, coll, [1 << 30], ranks)[1 << 30] == pytest.approx(truth[1 << 30], rel=0.05), ranks
+
+
+@pytest.mark.parametrize("colls", [["all_reduce"], ["all_reduce", "all_gather"]])
+@pytest.mark.parametrize("slow, nodes", [("NICs", (2, 4)), ("NICs", (1, 2, 4)), ("links", (1, 2, 4))])
+def test_slow_nics_and_slow_links_do_not_change_each_other(busbar, calibrate, tmp_path, colls, slow, nodes):
+    """Either the NICs or all links have half of their rate. Slow NICs leave the rates of links and the times of one node unchanged; forecasts
+    of other sizes, a collective and a number of nodes that were not measured are right. Slow links leave the rates of NICs unchanged."""
+    hidden, files = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text()), []
+    for section in [hidden["inter"]] if slow == "NICs" else [hidden["intra"], *hidden["nccl"]]:
+        section["gbps"] /= 2
+    (tmp_path / "hidden.json").write_text(json.dumps(hidden))
+    for coll in colls:
+        for n in nodes:
+            us = predicted(busbar, tmp_path, coll, [1024 << 2 * i for i in range(12)], 8 * n, "hidden.json")
+            files.append(f"{coll}{n}.log")
+            (tmp_path / files[-1]).write_text(calibration_accuracy.table(
+                {"coll": coll, "ranks": 8 * n, "gpn": 8, "dtype": "float", "dev": "NVIDIA H100 80GB HBM3", "us": us}, us))
+    done, profile, _ = calibrate(*files, "--from", "h100-sxm-ib")
+    assert done.returncode == 0, done.stderr
+    assert profile["inter"]["gbps"] == pytest.approx(hidden["inter"]["gbps"], rel=0.02)
+    assert [v["nic"] for v in profile["nccl"]] == pytest.approx([v["nic"] for v in hidden["nccl"]], rel=0.02)
+    if slow == "NICs":
+        assert profile["intra"]["gbps"] == pytest.approx(hidden["intra"]["gbps"], rel=0.02)
+        assert [v["gbps"] for v in profile["nccl"]] == pytest.approx([v["gbps"] for v in hidden["nccl"]], rel=0.02)
+        for coll, n in itertools.product(("all_reduce", "all_gather", "reduce_scatter"), (1, 2, 8)):
+            truth = predicted(busbar, tmp_path, coll, [2048 << 3 * i for i in range(8)], 8 * n, "hidden.json")
+            assert predicted(busbar, tmp_path, coll, truth, 8 * n) == pytest.approx(truth, rel=0.05), (coll, n)
 
 
 def test_plan_warns_of_unmeasured_messages(busbar, calibrate, tmp_path, forty_gbps):

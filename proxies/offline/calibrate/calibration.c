@@ -92,14 +92,15 @@ static bool uses_row(const struct bb_calibration *c, const struct planned_fit *p
         return false;
     if (planned->places != ANYWHERE && planned->places != (local ? LOCAL : REMOTE))
         return false;
-    return variant < 0 || (bb_row_variant(c->base, r) == variant && isfinite(bb_row_time_by_us(c->base, variant, r)));
+    return variant < 0 ||
+           (bb_row_variant(&c->start, r) == variant && isfinite(bb_row_time_by_us(&c->start, variant, r)));
 }
 
 /* ---- one fit ---- */
 
 /* Input of one fit: its measurements, and the profile parameters that are fitted to them. */
 struct model {
-    const struct bb_cluster *base; /* starting profile */
+    const struct bb_cluster *base, *start; /* as in struct bb_calibration */
     struct bb_cluster *cluster;
     const struct bb_measurement **rows; /* [bb_fit.n_rows] */
     struct bb_calibration_parameter *parameters[BB_FIT_PARAMETERS];
@@ -179,17 +180,30 @@ static double max_rise(const struct model *m, const struct bb_fit *fit, const st
                 data_part(m->cluster->variants[m->variant].protocol) * *(const double *)now / rate->nominal);
 }
 
+/* Returns the value with which the fit begins. The rate of the NICs is inter.gbps times a fraction of each variant. */
+static double start_of(const struct model *m, const struct bb_calibration_parameter *parameter)
+{
+    double start = parameter->nominal;
+
+    if (m->variant >= 0 && parameter->kind == BB_RATE)
+        start = *(const double *)((const char *)m->start + parameter->offset);
+    if (m->variant >= 0 && m->start->inter.gbps < m->base->inter.gbps &&
+        (const char *)m->cluster + parameter->offset == (const char *)&m->cluster->variants[m->variant].nic)
+        start *= m->start->inter.gbps / m->cluster->inter.gbps;
+    return convert(parameter, start);
+}
+
 /* Without measurements of small sizes the latency of an NCCL variant is at least that of the starting profile, because
  * the model would choose it at sizes below those at which NCCL does. */
 static void add_parameter(struct model *m, struct bb_fit *fit, struct bb_calibration_parameter *parameter)
 {
-    const double start = convert(parameter, parameter->nominal);
+    const double nominal = convert(parameter, parameter->nominal), start = start_of(m, parameter);
 
     m->parameters[fit->n_parameters] = parameter;
     fit->parameters[fit->n_parameters++] =
         parameter->kind == BB_RATE
             ? (struct bb_fit_parameter){.start = start,
-                                        .min = start / max_rise(m, fit, parameter),
+                                        .min = nominal / max_rise(m, fit, parameter),
                                         .scale = start,
                                         .min_sensitivity = has_forced_row(m, fit) ? 0 : MIN_RATE_SENSITIVITY}
             : (struct bb_fit_parameter){.start = start,
@@ -247,7 +261,7 @@ static void keep_better_start(const struct model *m, struct bb_fit *fit, double 
 static void run_fit(struct bb_calibration *c, const struct planned_fit *planned, int variant)
 {
     const struct bb_measurements *e = c->measurements;
-    struct model m = {.base = c->base, .cluster = &c->cluster, .variant = variant};
+    struct model m = {.base = c->base, .start = &c->start, .cluster = &c->cluster, .variant = variant};
     struct bb_fit fit = {.predict = predict_row, .model = &m};
     char *name = c->fits[c->n_fits].name;
 
@@ -329,8 +343,9 @@ static void fix_nominal_rates(struct bb_calibration *c)
 
 void bb_calibrate(struct bb_calibration *c, const struct bb_cluster *base, const struct bb_measurements *e)
 {
-    *c = (struct bb_calibration){.base = base, .measurements = e, .cluster = *base};
+    *c = (struct bb_calibration){.base = base, .measurements = e, .start = *base, .cluster = *base};
     c->cluster.n_measured = 0;
+    bb_set_start_rates(c);
     bb_parameters_init(c);
     fix_nominal_rates(c);
     bb_set_node_size(c);

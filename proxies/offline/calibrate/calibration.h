@@ -69,6 +69,7 @@ struct bb_calibration_row {
 struct bb_calibration {
     const struct bb_cluster *base; /* starting profile */
     const struct bb_measurements *measurements;
+    struct bb_cluster start;   /* starting profile with the rates of bb_set_start_rates */
     struct bb_cluster cluster; /* the cluster profile with the fitted values */
     struct bb_calibration_fit fits[BB_CALIBRATION_FITS];
     struct bb_calibration_parameter parameters[BB_CALIBRATION_PARAMETERS];
@@ -118,5 +119,13 @@ struct bb_better_start {
  */
 int bb_find_better_start(const struct bb_cluster *base, const char *relative, const struct bb_measurements *e,
                          struct bb_better_start *better) BB_MUST_CHECK;
+
+/*
+ * bb_set_start_rates (start_rates.c) - sets the rates of c->start, with which the fits of NCCL's variants begin. A
+ * collective between nodes takes the longer time of links and NICs: from nominal rates, a fit may change the rates of
+ * those that are not slow. The other measurements determine the rates of links. With them, the collectives between nodes
+ * show the rate of the NICs; it is nominal unless a lower one halves the errors.
+ */
+void bb_set_start_rates(struct bb_calibration *c);
 
 #endif

@@ -62,7 +62,7 @@ static size_t find_points(struct bb_calibration *c, struct bb_cluster *kept, str
             continue;
         points[n].curve = curve_of(kept, &row->call);
         points[n].log_factor = log(factor);
-        points[n].variant = bb_is_nccl_choice(row) ? bb_row_variant(c->base, row) + 1 : 0;
+        points[n].variant = bb_is_nccl_choice(row) ? bb_row_variant(&c->start, row) + 1 : 0;
         n += points[n].curve < BB_MEASURED_CURVES;
     }
     return n;
@@ -205,7 +205,7 @@ static void add_sizes(const struct bb_cluster *fitted, const struct bb_cluster *
 
 void bb_keep_curves(struct bb_calibration *c)
 {
-    struct bb_cluster start = *c->base;
+    struct bb_cluster start = c->start;
     struct bb_cluster kept = c->cluster; /* the times of the model need c->cluster without curves */
     struct point *points;
     size_t n, same;

@@ -38,14 +38,14 @@ static size_t bytes_of(const struct bb_measurement *row)
 static struct penalty find_penalty(const struct bb_calibration *c, int variant, size_t below)
 {
     const struct bb_measurements *e = c->measurements;
-    struct bb_cluster unbounded = c->cluster, nominal = *c->base;
+    struct bb_cluster unbounded = c->cluster, nominal = c->start;
     struct penalty penalty = {0, {1, 1}};
 
     for (int i = 0; i < nominal.n_variants; i++)
         nominal.variants[i].gbps = nominal.variants[i].nic = UNBOUNDED_GBPS;
     unbounded.variants[variant].gbps = unbounded.variants[variant].nic = UNBOUNDED_GBPS;
     for (const struct bb_measurement *row = e->rows; row < e->rows + e->n_rows; row++) {
-        const int chosen = bb_is_nccl_choice(row) ? bb_row_variant(c->base, row) : -1;
+        const int chosen = bb_is_nccl_choice(row) ? bb_row_variant(&c->start, row) : -1;
         double *rate = &penalty.rates[row->call.nodes > 1], chosen_us, latency_us, bytes_us;
 
         if (chosen < 0 || bytes_of(row) >= below)
@@ -73,7 +73,7 @@ static size_t smallest_choice(const struct bb_calibration *c, int variant)
     size_t smallest = SIZE_MAX, other = 0;
 
     for (const struct bb_measurement *row = e->rows; row < e->rows + e->n_rows; row++)
-        if (bb_is_nccl_choice(row) && bb_row_variant(c->base, row) == variant && bytes_of(row) < smallest)
+        if (bb_is_nccl_choice(row) && bb_row_variant(&c->start, row) == variant && bytes_of(row) < smallest)
             smallest = bytes_of(row);
     for (const struct bb_measurement *row = e->rows; row < e->rows + e->n_rows; row++)
         if (bb_is_nccl_choice(row) && bytes_of(row) < smallest && bytes_of(row) > other)

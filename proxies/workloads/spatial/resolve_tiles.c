@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/param.h>
 
 #define MAX_WIDTH          2048 /* maximum number of tiles of a split (pipeline stage) */
 #define MAX_SPATIAL_SPLITS 64
@@ -428,6 +429,25 @@ static int resolve_stages(struct bb_tiling *t)
     return 0;
 }
 
+/* Rejects more blocks per halo than follow each other in a spatial split: a larger number has no effect. */
+static int validate_fused_layers(const struct bb_tiling *t)
+{
+    const int fused = t->config.tiles.fused_layers;
+    int most = 1, module = 0;
+
+    for (int i = 0; i < t->n_spatial; i++)
+        for (int n = t->splits[i].layers.n, chain = 0; n > 0; n--) {
+            chain = t->net.modules[module++].fusion == BB_FUSE_CHAIN ? chain + 1 : 0;
+            most = MAX(most, chain);
+        }
+    if (fused <= most)
+        return 0;
+    return bb_err(BB_EUSAGE,
+                  "%s: --fused-layers %d is above %d, the largest number of blocks of '%s' that can share a halo in a "
+                  "spatial split; try: --fused-layers %d",
+                  t->config.proxy, fused, most, t->net.name, most);
+}
+
 int bb_resolve_tiles(struct bb_tiling *t)
 {
     struct bb_proxy_config *c = &t->config;
@@ -454,6 +474,7 @@ int bb_resolve_tiles(struct bb_tiling *t)
     share = t->net.n_modules / t->n_splits;
     for (int i = 0; !c->tiles.balance && i < t->n_splits; i++)
         t->splits[i].layers.n = i < t->n_splits - 1 ? share : t->net.n_modules - share * i;
+    TRY(validate_fused_layers(t));
 out:
     return rc;
 }

@@ -371,6 +371,9 @@ static void rejects_invalid_options(void **state)
         {.ranks = 5, TILES(.spatial_parts = "4", .balance = "19,19", .splits = 3)},
         {.ranks = 6, .micro_batch_size = 3, TILES(.spatial_parts = "4", .splits = 2, .local_dp = 2)},
         {.ranks = 5, TILES(.fused_layers = 2)},
+        {.ranks = 5,
+         TILES(.spatial_parts = "4", .splits = 2, .halo_d2 = true, .fused_layers = 19)}, /* in the first half: 18 */
+        {.ranks = 5, .model = "amoebanet_d", TILES(.halo_d2 = true, .fused_layers = 2)},
         {.ranks = 5, TILES(.halo_d2 = true, .halo_bwd = "dy")},
         {.ranks = 5, TILES(.halo_d2 = true, .halo_overlap = true)},
         {.ranks = 5, TILES(.replications = 2)},
@@ -716,7 +719,7 @@ static struct bb_proxy_config random_layout(unsigned *seed)
                                         .local_dp = local};
     if (c.tiles.halo_d2 && strcmp(c.tiles.halo_bwd, "dy") == 0)
         c.tiles.halo_bwd = "dx";
-    c.tiles.fused_layers = c.tiles.halo_d2 ? 1 + (int)random_below(seed, 2) : 0;
+    c.tiles.fused_layers = c.tiles.halo_d2 ? 1 + (int)random_below(seed, model == 1 ? 1 : 2) : 0;
     c.tiles.halo_overlap = !c.tiles.halo_d2 && random_below(seed, 2);
     c.ranks = (tiles[p] + (splits - spatial[p]) * local) * (1 + (int)random_below(seed, 2));
     c.transformer.schedule = random_below(seed, 2) ? "1f1b" : "gpipe";

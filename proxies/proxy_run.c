@@ -92,6 +92,7 @@ static int prepare_study(struct run *x)
         return 0;
     x->scaling = (struct bb_scaling_run){.session = &x->session,
                                          .proxy = x->proxy,
+                                         .full = x->options.common.full,
                                          .slow = &x->options.slow,
                                          .study.config = &x->options.step,
                                          .compute_gbps = x->options.compute_gbps};

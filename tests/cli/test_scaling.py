@@ -54,6 +54,14 @@ def test_weak_scaling_relative_to_one_rank(busbar, tmp_path, one, ranks):
     assert (s["broadcast"]["calls"], s["broadcast"]["bytes"]) == (164, 89430096) and s["broadcast"]["time_us"] > 0
 
 
+def test_default_report_has_25_lines_with_a_forecast(busbar):
+    args = ("proxy", "scaling", "-n", 2, "--epoch-steps", 49, "--cluster", "h100-sxm-ib")
+    default, full = (busbar.run(*args, *more, ranks=8).stdout for more in ((), ("--full",)))
+    assert len(default.splitlines()) <= 25 and default.splitlines()[-1].startswith("# from epoch 2 on: "), default
+    for line in "# first broadcast of rank 0's state: ", "# weak scaling; epochs: every step runs":
+        assert line in full and line not in default
+
+
 @pytest.mark.parametrize("few,many", [(2, 4), (1, 2)])
 def test_strong_scaling(busbar, tmp_path, few, many):
     args = ("--mode", "strong", *SMALL, "--epochs", 1)

@@ -238,24 +238,25 @@ static struct metrics metrics_of(const struct bb_scaling_study *y)
 
 static void print_method(const struct bb_scaling *s, FILE *out)
 {
-    fprintf(out, "#\n# %s scaling; %s: ", s->strong ? "strong" : "weak", s->synthetic ? "iterations" : "epochs");
+    fprintf(out, "# %s scaling; %s: ", s->strong ? "strong" : "weak", s->synthetic ? "iterations" : "epochs");
     if (s->run_steps < s->full_steps)
         fprintf(out, "%d of %d full steps run, time extrapolated", s->run_steps, s->full_steps);
     else
         fputs("every step runs", out);
     if (s->last_batch)
         fputs(", a shorter last step is timed separately before", out);
-    fputs("; time: GPU time of the\n# steps on the slowest rank, without data loading\n", out);
+    fputs("; time: GPU time of the steps on the slowest rank, without data loading\n", out);
 }
 
-void bb_scaling_print(const struct bb_scaling_study *y, FILE *out)
+void bb_scaling_print(const struct bb_scaling_study *y, bool full, FILE *out)
 {
     const struct bb_scaling *s = &y->scaling;
     const struct bb_scaling_measured *m = &y->measured;
     const struct metrics of = metrics_of(y);
 
-    print_method(s, out);
-    if (m->broadcasts > 0)
+    if (full || s->run_steps < s->full_steps)
+        print_method(s, out);
+    if (full && m->broadcasts > 0)
         bb_table_sentence(out, broadcast_fields, m);
     fputs(!s->synthetic && s->rounds > 1 ? "# from epoch 2 on: " : "# ", out);
     if (!isfinite(of.rate))

@@ -169,6 +169,6 @@ int bb_scaling_run_report(struct bb_scaling_run *run, const struct bb_measured *
     run->study.step_us = step->timed.step.p50;
     run->study.compute_alone_us = step->alone ? step->compute_alone_us : NAN;
     if (run->session->out)
-        bb_scaling_print(&run->study, run->session->out);
+        bb_scaling_print(&run->study, run->full, run->session->out);
     return bb_results_set(run->session->json, "scaling", bb_scaling_json(&run->study));
 }

@@ -15,6 +15,7 @@ struct bb_scaling_run {
     int compute_sms; /* compute_sms: number of SMs that timed kernels (kernels that run for a given time) occupy;
                         compute_gbps: their memory traffic in 1e9 bytes/s (bb_runner_set_busy) */
     double compute_gbps;
+    bool full;                     /* --full */
     const struct bb_slow *slow;    /* injected slow and late ranks (bb_runner_set_slow) */
     struct bb_scaling_study study; /* study.config is set by the caller, the results by the functions below */
 };

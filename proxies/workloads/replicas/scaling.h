@@ -130,8 +130,9 @@ void bb_scaling_print_round(const struct bb_scaling *s, int round, double second
 /* bb_scaling_print_total - prints the summary of Horovod's synthetic benchmark, which is the mean over its
  * iterations. */
 void bb_scaling_print_total(const struct bb_scaling *s, const struct bb_scaling_measured *m, FILE *out);
-void bb_scaling_print(const struct bb_scaling_study *study, FILE *out); /* prints the report of the study after its last
-                                                                           epoch or iteration */
+/* bb_scaling_print - prints the report of the study after its last epoch or iteration. full: also how the times were
+ * measured, which is always printed if they are extrapolated, and the first broadcast */
+void bb_scaling_print(const struct bb_scaling_study *study, bool full, FILE *out);
 json_t *bb_scaling_json(const struct bb_scaling_study *study); /* returns the object `scaling` of the JSON results file;
                                                                   the caller releases it */
 

@@ -164,17 +164,24 @@ static int check_table(const struct options *o)
 
 static int check_options(const struct options *o)
 {
+    const struct {
+        const char *name;
+        bool given;
+    } of_runs[] = {{"list", o->list},         {"restart", o->restart},      {"retry-failed", o->retry_failed},
+                   {"launcher", o->launcher}, {"hosts", o->hosts},          {"launch-arguments", o->launch_arguments},
+                   {"program", o->program},   {"timeout", o->timeout_s > 0}};
+    int rc;
+
     if (o->slurm + o->submit + o->gather > 1)
         return bb_err(BB_EUSAGE, "--slurm, --submit and --gather are mutually exclusive");
-    if (o->gather && (o->list || o->retry_failed || o->restart))
-        return bb_err(BB_EUSAGE, "--gather starts no runs, so --%s has no effect; leave it out",
-                      o->list      ? "list"
-                      : o->restart ? "restart"
-                                   : "retry-failed");
-    int rc = check_table(o);
-
-    rc = rc ? rc : bb_results_validate(o->json, o->csv);
-    return rc ? rc : bb_checks_validate(o->junit, o->prometheus);
+    for (size_t i = 0; o->gather && i < sizeof of_runs / sizeof *of_runs; i++)
+        if (of_runs[i].given)
+            return bb_err(BB_EUSAGE, "--gather starts no runs, so --%s has no effect; leave it out", of_runs[i].name);
+    TRY(check_table(o));
+    TRY(bb_results_validate(o->json, o->csv));
+    TRY(bb_checks_validate(o->junit, o->prometheus));
+out:
+    return rc;
 }
 
 static int parse_words(struct sweep *s, int argc, char **argv, const struct bb_study_command *commands, size_t n)

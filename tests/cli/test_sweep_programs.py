@@ -218,3 +218,10 @@ def test_submit_reports_a_failure_of_sbatch(sweep, sbatch):
 def test_rejects_submit_with_other_actions(sweep):
     done = sweep(study(), "--submit", "--gather")
     assert done.returncode == 2 and "--slurm, --submit and --gather are mutually exclusive" in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("option, value", [("launcher", "srun"), ("hosts", "a"), ("launch-arguments", "-v"), ("program", "x"), ("timeout", "5")])
+def test_gather_rejects_options_of_runs(sweep, option, value):
+    done = sweep(study(), "--gather", f"--{option}", value)
+    assert done.returncode == 2
+    assert done.stderr == f"busbar: --gather starts no runs, so --{option} has no effect; leave it out\n"

@@ -70,11 +70,13 @@ static int write_results(const struct plan_results *f, const struct bb_plan_opti
                                     .jittered = f->jittered.samples > 0 ? &f->jittered : NULL,
                                     .training = f->training.tokens > 0 ? &f->training : NULL,
                                     .text = prints ? stdout : NULL,
-                                    .ops = o->ops,
-                                    .rc = verdict};
-    int rc;
+                                    .ops = o->ops};
+    const int exported = write_export(f, o, argc, argv);
+    int rc = exported;
 
-    TRY(write_export(f, o, argc, argv));
+    if (exported == -BB_EUSAGE) /* the format does not support the step */
+        goto out;
+    report.rc = verdict ? verdict : exported;
     if (prints) {
         bb_print_report_header(stdout, argc, argv);
         bb_plan_print(&report, o->full, stdout);
@@ -82,9 +84,10 @@ static int write_results(const struct plan_results *f, const struct bb_plan_opti
             bb_best_order_print(&f->best, stdout);
         fflush(stdout); /* the number of operations, before a large trace is written */
     }
-    if (o->export)
+    if (o->export && exported == 0)
         bb_plan_report_file(report.text, o->export, o->export_file);
-    TRY(bb_plan_exports_write(files, &report));
+    rc = bb_plan_exports_write(files, &report);
+    rc = exported ? exported : rc;
 out:
     json_decref(report.command);
     json_decref(report.options);

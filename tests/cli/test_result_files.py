@@ -181,6 +181,16 @@ def test_failed_trace_write_keeps_the_results(busbar, tmp_path):
     assert "step" in done.stdout and json.loads((tmp_path / "x.json").read_text())["step_us"]
 
 
+@pytest.mark.parametrize("failing", [("--trace", "/dev/full"), ("--export", "goal", "/dev/full"), ("--export", "perfetto", "/dev/full")])
+def test_failed_export_keeps_the_results(busbar, tmp_path, failing):
+    plan = ("plan", "gpt2_large", 4, 2, 2, "--ranks", 2, "--cluster", "h100-sxm-ib", "--json", tmp_path / "x.json", "--csv", tmp_path / "x.csv")
+    done = busbar.run(*plan, *failing, emulated=False)
+    assert done.returncode == 1 and len(busbar_lines(done.stderr)) == 1 and "No space left on device" in done.stderr
+    data = json.loads((tmp_path / "x.json").read_text())
+    assert data["status"] == "failed" and "No space left on device" in data["reason"] and data["predicted"]["step_us"] > 0
+    assert len((tmp_path / "x.csv").read_text().splitlines()) == 2 and "checks" in done.stdout and "# wrote /dev/full" not in done.stdout
+
+
 def test_full_disk_keeps_the_table(busbar):
     done = busbar.run(*BENCH, "--json", "/dev/full", ranks=2)
     assert done.returncode == 1 and len(busbar_lines(done.stderr)) == 1 and "No space left" in done.stderr

@@ -62,10 +62,15 @@ out:
 
 int bb_plan_exports_write(const char *const *files, const struct bb_plan_report *report)
 {
+    struct bb_plan_report one = *report;
     int rc = 0;
 
-    for (int i = 0; i < BB_N_PLAN_EXPORTS && rc == 0; i++)
-        if (files[i] && (report->prediction || !exports[i].predicted))
-            rc = write_export(&exports[i], files[i], report);
+    for (int i = 0; i < BB_N_PLAN_EXPORTS; i++) {
+        const bool writes = files[i] && (report->prediction || !exports[i].predicted);
+        const int written = writes ? write_export(&exports[i], files[i], &one) : 0;
+
+        rc = rc ? rc : written;
+        one.rc = one.rc ? one.rc : written;
+    }
     return rc;
 }

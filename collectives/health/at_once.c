@@ -2,12 +2,12 @@
 #include "collectives/health/at_once.h"
 
 #include "bootstrap/base/alloc.h"
-#include "bootstrap/base/stats.h"
 
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/param.h>
 
 struct rounds {
     const int *partner;
@@ -47,24 +47,31 @@ static double add_node(const struct rounds *r, struct bb_at_once *range, int nod
     return score;
 }
 
-/* Returns the median ratio of the slow pairs with one end in the range. */
-static double median_of(const struct rounds *r, const struct bb_at_once *range)
+/* Sets the number of slow pairs of the range, the lowest of their ratios, and the number of fast ones in rounds with no fewer
+ * pairs than a round with slow ones, in which they share the link with as many. */
+static void count_pairs(const struct rounds *r, struct bb_at_once *range)
 {
-    struct bb_stats stats;
-    double *slow;
-    size_t n = 0;
+    int fewest = r->nodes;
+    int *slow, *fast;
 
-    BB_NEW(slow, (size_t)r->rounds * (size_t)r->nodes);
+    BB_NEW(slow, r->rounds);
+    BB_NEW(fast, r->rounds);
     for (int k = 0; k < r->rounds; k++)
         for (int node = range->first; node <= range->last; node++) {
             const int at = k * r->nodes + node, other = r->partner[at];
 
-            if (other >= 0 && (other < range->first || other > range->last) && r->ratio[at] < r->limit)
-                slow[n++] = r->ratio[at];
+            if (other < 0 || (other >= range->first && other <= range->last) || isnan(r->ratio[at]))
+                continue;
+            slow[k] += r->ratio[at] < r->limit;
+            fast[k] += r->ratio[at] >= r->limit;
+            range->ratio = fmin(range->ratio, r->ratio[at]);
         }
-    bb_stats_compute(slow, n, &stats);
+    for (int k = 0; k < r->rounds; k++)
+        fewest = slow[k] > 0 ? MIN(fewest, slow[k] + fast[k]) : fewest;
+    for (int k = 0; k < r->rounds; k++)
+        range->fast += slow[k] + fast[k] >= fewest ? fast[k] : 0;
+    free(fast);
     free(slow);
-    return stats.p50;
 }
 
 struct bb_at_once bb_at_once_find(const int *partner, const double *ratio, int rounds, int nodes, double limit,
@@ -95,6 +102,6 @@ struct bb_at_once bb_at_once_find(const int *partner, const double *ratio, int r
     }
     free(counts);
     if (best.first >= 0)
-        best.ratio = median_of(&r, &best);
+        count_pairs(&r, &best);
     return best;
 }

@@ -9,7 +9,8 @@
 struct bb_at_once {
     int first, last; /* nodes; -1: none */
     int slow;        /* number of slow pairs between one of these nodes and another node */
-    double ratio;    /* their median; NaN: none */
+    int fast;        /* number of fast ones, in rounds with no fewer pairs than a round with slow ones */
+    double ratio;    /* the lowest one of the slow pairs; NaN: none */
 };
 
 /*

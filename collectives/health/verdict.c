@@ -300,6 +300,34 @@ static struct bb_health_finding finding_of(const struct bb_health *h, enum bb_he
     return f;
 }
 
+/* Judges the value of a finding by its peers, too, and only by them if their typical value is slow: `common` is the level of the
+ * finding about that, which explains a value that is as low as those of the peers, or has no worse level. */
+static void judge_by_peers(struct bb_health_finding *f, const struct peers *p, enum bb_health_level common)
+{
+    const enum bb_health_level by_peers = judge(f->value, common != BB_HEALTH_OK ? p->median : NAN, p);
+
+    if (by_peers < f->level && f->level > common && (common == BB_HEALTH_OK || by_peers != BB_HEALTH_OK))
+        return;
+    f->expected = NAN;
+    f->median = p->median;
+    f->of_faster = p->of_faster;
+    f->level = by_peers;
+}
+
+/* Returns what a common cause leaves to values: the typical one, or, if that is slow, the lowest of those near it with a worse level,
+ * as a finding has the level of the worst value that it explains. */
+static double common_value(const double *values, size_t n, double expected, const struct peers *p)
+{
+    const enum bb_health_level level = judge(p->median, expected, p);
+    double common = p->median;
+
+    for (size_t i = 0; i < n && level != BB_HEALTH_OK; i++)
+        if (judge(values[i], p->median, p) == BB_HEALTH_OK && values[i] < common &&
+            judge(values[i], expected, p) > level)
+            common = values[i];
+    return common;
+}
+
 /* Returns a finding about a node, or a path, in place of findings about all its GPUs, or their NICs, in order; its gpu is not -1 if
  * they are different, so that they have no common cause. */
 static struct bb_health_finding merge_node(const struct bb_health_finding *found, size_t n)
@@ -354,8 +382,8 @@ struct series {
     double *values[TRIES];
     int tries; /* number of measurements */
     struct peers peers;
-    bool has_reference; /* GPUs are judged by their peers, too, */
-    bool is_common;     /* and only by them, because the typical GPU is slow */
+    bool has_reference;          /* GPUs are judged by their peers, too, */
+    enum bb_health_level common; /* and all units only by them, if the typical one is slow */
 };
 
 static size_t count_values(const struct bb_health *h)
@@ -406,20 +434,23 @@ static void find_unsteady(const struct series *s, const double values[TRIES], st
     f->slow = 1;
 }
 
+/* Returns the middle one of the values of a unit. values: out */
+static double middle_of(const struct series *s, size_t unit, double values[TRIES])
+{
+    for (int i = 0; i < s->tries; i++)
+        values[i] = s->values[i][unit];
+    return median_of(values, (size_t)s->tries);
+}
+
 /* Returns a finding with the middle one of the verdicts on a unit. */
 static struct bb_health_finding judge_unit(const struct series *s, size_t unit)
 {
     const int at = (int)(unit * s->stride);
     double values[TRIES];
-    struct bb_health_finding f;
+    struct bb_health_finding f = finding_of(s->h, s->test, &s->peers, middle_of(s, unit, values));
 
-    for (int i = 0; i < s->tries; i++)
-        values[i] = s->values[i][unit];
-    f = finding_of(s->h, s->test, &s->peers, median_of(values, (size_t)s->tries));
-    if (s->has_reference && (s->is_common || judge(f.value, NAN, &s->peers) >= f.level)) {
-        f.expected = NAN;
-        f.level = judge(f.value, NAN, &s->peers);
-    }
+    if (s->has_reference || s->common != BB_HEALTH_OK)
+        judge_by_peers(&f, &s->peers, s->common);
     if (f.level == BB_HEALTH_OK && s->tries == TRIES)
         find_unsteady(s, values, &f);
     if (is_of_node(&f))
@@ -466,49 +497,44 @@ static int only_node(const struct bb_health *h)
     return -1;
 }
 
-/* Returns whether every unit that was measured is slow for the expectation. */
-static bool are_all_slow(const struct series *s)
+/* Returns the finding about all units. */
+static struct bb_health_finding find_common(const struct series *s)
 {
-    double values[TRIES];
+    struct bb_health_finding f;
+    double *middle, values[TRIES];
+    bool are_all_slow = true;
 
+    BB_NEW(middle, s->units);
     for (size_t u = 0; u < s->units; u++) {
-        for (int i = 0; i < s->tries; i++)
-            values[i] = s->values[i][u];
-        if (isfinite(values[0]) &&
-            finding_of(s->h, s->test, &s->peers, median_of(values, (size_t)s->tries)).level == BB_HEALTH_OK)
-            return false;
+        middle[u] = middle_of(s, u, values);
+        are_all_slow &= isnan(middle[u]) || finding_of(s->h, s->test, &s->peers, middle[u]).level != BB_HEALTH_OK;
     }
-    return true;
+    f = finding_of(s->h, s->test, &s->peers, common_value(middle, s->units, s->h->expected[s->test], &s->peers));
+    free(middle);
+    f.node = s->part == BB_HEALTH_A_GPU ? only_node(s->h) : -1;
+    f.part = f.node < 0 ? BB_HEALTH_ALL : BB_HEALTH_A_NODE;
+    f.whole = are_all_slow;
+    return f;
 }
 
-/* Adds the findings of a test with suspects. If the typical GPU is slow, or most other units are suspects, one finding is
- * about all of them: the cause is common, or the expectation is wrong. Of GPUs, all of them may be one node. */
+/* Adds the findings of a test with suspects. If the typical unit is slow, one finding is about all of them: the cause is
+ * common, or the expectation is wrong. Of GPUs, all of them may be one node. */
 static void add_units(const struct series *s)
 {
-    struct bb_health_finding *found, common = finding_of(s->h, s->test, &s->peers, s->peers.median);
+    struct bb_health_finding *found;
     size_t n = 0;
 
     BB_NEW(found, s->units + 1);
-    common.part = BB_HEALTH_ALL;
     for (size_t u = 0; u < s->units; u++) {
         found[n] = judge_unit(s, u);
         n += found[n].level != BB_HEALTH_OK;
     }
-    common.whole = are_all_slow(s);
     if (s->part == BB_HEALTH_A_GPU) {
         add_of_gpus(s->h, found, n);
         n = 0;
     }
-    if (s->part != BB_HEALTH_A_GPU && s->peers.n > 1 && 2 * n > s->peers.n && !s->peers.of_faster) {
-        for (size_t i = 0; i < n; i++)
-            common.level = MAX(common.level, found[i].level);
-        n = 0;
-        found[n++] = common;
-    } else if (s->is_common) {
-        common.node = only_node(s->h);
-        common.part = common.node < 0 ? BB_HEALTH_ALL : BB_HEALTH_A_NODE;
-        found[n++] = common;
-    }
+    if (s->common != BB_HEALTH_OK)
+        found[n++] = find_common(s);
     for (size_t i = 0; i < n; i++)
         if (!is_explained(s->h, &found[i]))
             bb_health_add(s->h, &found[i]);
@@ -538,8 +564,9 @@ static int test_units(struct bb_health *h, enum bb_health_test test)
             h->lowest_gpu[test] = (int)u;
         }
     s.has_reference = part == BB_HEALTH_A_GPU && s.peers.n >= BB_HEALTH_REFERENCE_PEERS;
-    s.is_common = s.has_reference && finding_of(h, test, &s.peers, s.peers.median).level != BB_HEALTH_OK;
-    suspect = s.is_common;
+    if (s.has_reference || (part != BB_HEALTH_A_GPU && s.peers.n > 1))
+        s.common = finding_of(h, test, &s.peers, s.peers.median).level;
+    suspect = s.common != BB_HEALTH_OK;
     for (size_t u = 0; u < s.units; u++)
         suspect |= judge_unit(&s, u).level != BB_HEALTH_OK;
     while (suspect && s.tries < TRIES)
@@ -554,25 +581,34 @@ out:
 
 /* ---- pairs of nodes ---- */
 
+/* The NICs with the same GPU index. */
+struct rail {
+    struct peers peers;          /* their best values */
+    double value;                /* what a common cause leaves to them */
+    enum bb_health_level common; /* its level; OK: the rail is not slow */
+    bool is_whole;               /* all are slow */
+    bool at_once;                /* the rail is slow only while all pairs run at once */
+};
+
 /* The measurements of pairs. */
 struct pairs {
     struct bb_health *h;
-    int *node, n; /* [n] the nodes that take part */
-    int *order;   /* [n] the same, in the order of the circle method */
-    int rounds;
-    int *partner; /* [rounds][nodes] */
-    /* [rounds][nodes * gpus] values / the share of its rate that a pair gets while the others run; those of pairs in one of
+    int *node, n;     /* [n] the nodes that take part */
+    int *order;       /* [n] the same, in the order of the circle method */
+    int rounds, kept; /* kept: with the measurements of suspects that follow the rounds */
+    int *partner;     /* [kept][nodes] */
+    /* [kept][nodes * gpus] values / the share of its rate that a pair gets while the others run; those of pairs in one of
      * several NVLink domains as if NICs had connected them */
     double *values;
-    double *best;     /* [nodes * gpus] best value of each GPU, likewise; NaN: none */
-    double *weight;   /* [nodes] of the values in best: the share / that of the pair alone; 0: none, or in a domain */
-    int *again;       /* [nodes] partners of another measurement */
-    double *retried;  /* [nodes * gpus] values of that measurement */
-    struct peers all; /* of all values: against them all parts are judged, so that a slow NIC is not three paths */
-    bool *slow_rail, *at_once; /* [gpus] slow on most nodes; of these, only while all pairs run at once */
-    bool is_shared;            /* a slow pair was fast alone */
-    bool has_domains;          /* several NVLink domains take part */
-    struct bb_at_once leaf;    /* whose uplinks are slow */
+    double *best;      /* [nodes * gpus] best value of each GPU, likewise; NaN: none */
+    double *weight;    /* [nodes] of the values in best: the share / that of the pair alone; 0: none, or in a domain */
+    int *again;        /* [nodes] partners of another measurement */
+    double *retried;   /* [nodes * gpus] values of that measurement */
+    struct peers all;  /* of all values: against them all parts are judged, so that a slow NIC is not three paths */
+    struct rail *rail; /* [gpus] */
+    bool is_shared;    /* a slow pair was fast alone */
+    bool has_domains;  /* several NVLink domains take part */
+    struct bb_at_once leaf; /* whose uplinks are slow */
 };
 
 /* With at most this number of nodes, every pair is measured, unless few are wanted; then also if most nodes are suspects: a
@@ -673,6 +709,15 @@ static int measure_pairs(struct pairs *p, int attempt)
     return rc;
 }
 
+/* Keeps the measurement of suspects, whose pairs may be new ones. */
+static void keep_retried(struct pairs *p)
+{
+    const size_t nodes = (size_t)p->h->nodes, size = count_values(p->h);
+
+    memcpy(p->partner + (size_t)p->kept * nodes, p->again, nodes * sizeof *p->again);
+    memcpy(p->values + (size_t)p->kept++ * size, p->retried, size * sizeof *p->retried);
+}
+
 /* Measures one pair of nodes, and nothing else at the same time. */
 static int measure_alone(struct pairs *p, int a, int b, int attempt)
 {
@@ -769,29 +814,54 @@ out:
     return rc;
 }
 
+static struct bb_health_finding of_pairs(const struct pairs *p, enum bb_health_part part, int node, int gpu,
+                                         double value)
+{
+    struct bb_health_finding f = finding_of(p->h, BB_HEALTH_PAIRS, &p->all, value);
+
+    f.part = part;
+    f.node = node;
+    f.gpu = gpu;
+    f.tries = p->rounds;
+    return f;
+}
+
+/* Returns a finding about a NIC: of a slow rail, it is judged by the others. */
+static struct bb_health_finding judge_nic(const struct pairs *p, int node, int gpu)
+{
+    struct bb_health_finding f = of_pairs(p, BB_HEALTH_A_NIC, node, gpu, p->best[node * p->h->gpus + gpu]);
+
+    if (p->rail[gpu].common != BB_HEALTH_OK)
+        judge_by_peers(&f, &p->rail[gpu].peers, p->rail[gpu].common);
+    return f;
+}
+
 static enum bb_health_level level_of(const struct pairs *p, int node, int gpu)
 {
-    return judge(p->best[node * p->h->gpus + gpu], p->h->expected[BB_HEALTH_PAIRS], &p->all);
+    return judge_nic(p, node, gpu).level;
 }
 
 static bool is_suspect(const struct pairs *p, int node)
 {
     for (int g = 0; g < p->h->gpus; g++)
-        if (!p->slow_rail[g] && level_of(p, node, g) != BB_HEALTH_OK)
+        if (level_of(p, node, g) != BB_HEALTH_OK)
             return true;
     return false;
 }
 
-/* Returns a node that is no suspect and has no partner yet, a different one for each try; -1: there is none. What connects the
- * pair is what the best value of the suspect is from: NICs, or NVLink. */
+/* Returns whether what connects a pair is what the best values of a node are from: NICs, or NVLink. */
+static bool is_of_best(const struct pairs *p, int node, int other)
+{
+    return is_inside(p, node, other) == (p->weight[node] == 0);
+}
+
+/* Returns a node that is no suspect and has no partner yet, a different one for each try; -1: there is none. */
 static int find_partner(const struct pairs *p, int i, int try)
 {
-    const bool inside = p->weight[p->node[i]] == 0;
-
     for (int k = 0; k < p->n; k++) {
         const int other = p->node[(i + k * (k + 1) / 2 + 7 * try) % p->n];
 
-        if (p->again[other] < 0 && !is_suspect(p, other) && is_inside(p, p->node[i], other) == inside)
+        if (p->again[other] < 0 && !is_suspect(p, other) && is_of_best(p, p->node[i], other))
             return other;
     }
     return -1;
@@ -819,20 +889,9 @@ static int retry_suspects(struct pairs *p)
         if (!found)
             return 0;
         rc = measure_pairs(p, try + 1);
+        keep_retried(p);
     }
     return rc;
-}
-
-static struct bb_health_finding of_pairs(const struct pairs *p, enum bb_health_part part, int node, int gpu,
-                                         double value)
-{
-    struct bb_health_finding f = finding_of(p->h, BB_HEALTH_PAIRS, &p->all, value);
-
-    f.part = part;
-    f.node = node;
-    f.gpu = gpu;
-    f.tries = p->rounds;
-    return f;
 }
 
 /* Measures the suspects that are left again, one after another: several that are slow at once may share a slow link. */
@@ -854,77 +913,113 @@ static int retry_alone(struct pairs *p)
         if (other < 0)
             continue;
         rc = measure_alone(p, node, other, TRIES + 1);
+        keep_retried(p);
         p->is_shared |= !is_suspect(p, node);
     }
     return rc;
 }
 
-/* Returns the lowest value of a GPU index, the number of slow nodes, and whether these are more than three quarters. */
-static bool is_slow_rail(const struct pairs *p, int gpu, double *lowest, int *nodes)
+/* Judges the typical value of the NICs with the same index, if more than three quarters of them are slow, which needs at least
+ * three nodes: if more nodes are fast with each other, the rail is not slow, but the NICs of the others. */
+static struct rail judge_rail(const struct pairs *p, int gpu)
 {
+    const double expected = p->h->expected[BB_HEALTH_PAIRS];
+    struct rail rail = {.at_once = false};
+    double *values;
     int slow = 0;
 
-    *lowest = INFINITY;
+    BB_NEW(values, p->n);
     for (int i = 0; i < p->n; i++) {
-        slow += level_of(p, p->node[i], gpu) != BB_HEALTH_OK;
-        *lowest = fmin(*lowest, p->best[p->node[i] * p->h->gpus + gpu]);
+        values[i] = p->best[p->node[i] * p->h->gpus + gpu];
+        slow += judge(values[i], expected, &p->all) != BB_HEALTH_OK;
     }
-    *nodes = slow;
-    return p->n > 2 && 4 * slow > 3 * p->n;
+    rail.is_whole = slow == p->n;
+    rail.peers = reference_peers(values, (size_t)p->n, expected);
+    rail.value = common_value(values, (size_t)p->n, expected, &rail.peers);
+    if (p->n > 2 && 4 * slow > 3 * p->n)
+        rail.common = judge(rail.value, expected, &p->all);
+    free(values);
+    return rail;
 }
 
-/* Adds the finding about slow rails: one for each, or one about all. */
-static void add_rails(struct pairs *p, const double *lowest, const int *nodes, int n)
+/* Returns the node, below its partner in `round`, of the pair that is the most typical one of slow rails. round: out */
+static int find_typical(const struct pairs *p, int *round)
 {
-    for (int g = 0; g < p->h->gpus && n < p->h->gpus; g++)
-        if (p->slow_rail[g] && !p->at_once[g]) {
-            struct bb_health_finding f = of_pairs(p, BB_HEALTH_A_RAIL, -1, g, lowest[g]);
+    const int nodes = p->h->nodes, gpus = p->h->gpus;
+    double nearest = INFINITY;
+    int node = -1;
 
-            f.whole = nodes[g] == p->n;
-            bb_health_add(p->h, &f);
+    for (int i = 0; i < p->rounds * nodes; i++) {
+        double distance = NAN;
+
+        for (int g = 0; g < gpus; g++)
+            if (p->rail[g].common != BB_HEALTH_OK)
+                distance = fmax(distance, fabs(p->values[i * gpus + g] / p->rail[g].peers.median - 1));
+        if (p->partner[i] > i % nodes && is_of_best(p, i % nodes, p->partner[i]) && distance < nearest) {
+            nearest = distance;
+            node = i % nodes;
+            *round = i / nodes;
         }
-    if (n == p->h->gpus) {
-        struct bb_health_finding f = of_pairs(p, BB_HEALTH_ALL, -1, -1, p->all.median);
-
-        f.whole = true;
-        for (int g = 0; g < p->h->gpus; g++)
-            f.whole &= nodes[g] == p->n;
-        bb_health_add(p->h, &f);
     }
+    return node;
 }
 
-/* Finds GPU indices that are slow on more than three quarters of the nodes, which need at least three nodes: if more nodes
- * are fast with each other, the rail is not slow, but the NICs of the others. A pair alone shows whether the rail is slow, or
- * what all pairs share. */
+/* Finds slow rails. A typical pair alone shows whether the rail is slow, or what all pairs share. */
 static int find_rails(struct pairs *p)
 {
     const int gpus = p->h->gpus;
-    double *lowest;
-    int rc = 0, slow = 0, other = 1, *nodes;
+    int rc = 0, slow = 0, round = 0, a;
 
-    BB_NEW(lowest, gpus);
-    BB_NEW(nodes, gpus);
     for (int g = 0; g < gpus; g++) {
-        p->slow_rail[g] = is_slow_rail(p, g, &lowest[g], &nodes[g]);
-        slow += p->slow_rail[g];
+        p->rail[g] = judge_rail(p, g);
+        slow += p->rail[g].common != BB_HEALTH_OK;
     }
-    if (slow == 0)
-        goto out;
-    while (is_inside(p, p->node[0], p->node[other]))
-        other++;
-    TRY(measure_alone(p, p->node[0], p->node[other], 2));
+    a = slow > 0 ? find_typical(p, &round) : -1;
+    if (a < 0)
+        return 0;
+    TRY(measure_alone(p, a, p->partner[round * p->h->nodes + a], 2));
     for (int g = 0; g < gpus; g++) {
-        const double alone = p->retried[p->node[0] * gpus + g];
-
-        p->at_once[g] = p->slow_rail[g] && judge(alone, p->h->expected[BB_HEALTH_PAIRS], &p->all) == BB_HEALTH_OK;
-        p->is_shared |= p->at_once[g];
-        slow -= p->at_once[g];
+        p->rail[g].at_once = p->rail[g].common != BB_HEALTH_OK &&
+                             judge(p->retried[a * gpus + g], p->h->expected[BB_HEALTH_PAIRS], &p->all) == BB_HEALTH_OK;
+        p->is_shared |= p->rail[g].at_once;
     }
-    add_rails(p, lowest, nodes, slow);
 out:
-    free(nodes);
-    free(lowest);
     return rc;
+}
+
+/* Adds the findings about slow rails. If all are slow, one finding is about all, and rails are judged by the others. */
+static void add_rails(struct pairs *p)
+{
+    const double expected = p->h->expected[BB_HEALTH_PAIRS];
+    const size_t gpus = (size_t)p->h->gpus;
+    struct bb_health_finding all = of_pairs(p, BB_HEALTH_ALL, -1, -1, NAN);
+    double *values;
+    struct peers peers;
+
+    BB_NEW(values, gpus);
+    all.whole = true;
+    for (size_t g = 0; g < gpus; g++) {
+        values[g] = p->rail[g].common != BB_HEALTH_OK && !p->rail[g].at_once ? p->rail[g].value : NAN;
+        all.whole &= p->rail[g].is_whole;
+    }
+    peers = reference_peers(values, gpus, expected);
+    if (peers.n == gpus) {
+        all.value = common_value(values, gpus, expected, &peers);
+        all.level = judge(all.value, expected, &p->all);
+        bb_health_add(p->h, &all);
+    }
+    for (size_t g = 0; g < gpus; g++) {
+        struct bb_health_finding rail = of_pairs(p, BB_HEALTH_A_RAIL, -1, (int)g, values[g]);
+
+        rail.whole = p->rail[g].is_whole;
+        if (peers.n == gpus)
+            judge_by_peers(&rail, &peers, all.level);
+        if (rail.level != BB_HEALTH_OK)
+            bb_health_add(p->h, &rail);
+        if (isfinite(values[g]))
+            p->rail[g].common = MAX(all.level, rail.level);
+    }
+    free(values);
 }
 
 /* A node without partner has no verdict between nodes. */
@@ -948,9 +1043,9 @@ static void find_nics(struct pairs *p)
     for (int i = 0; i < p->n; i++)
         for (int g = 0; g < p->h->gpus; g++) {
             const int node = p->node[i];
-            struct bb_health_finding f = of_pairs(p, BB_HEALTH_A_NIC, node, g, p->best[node * p->h->gpus + g]);
+            struct bb_health_finding f = judge_nic(p, node, g);
 
-            if (f.level == BB_HEALTH_OK || p->slow_rail[g] || (p->n == 2 && i > 0))
+            if (f.level == BB_HEALTH_OK || (p->n == 2 && i > 0))
                 continue;
             if (p->n == 2) {
                 f.part = BB_HEALTH_A_PATH; /* either of the two nodes, or their connection */
@@ -985,16 +1080,25 @@ static bool leaves(const struct bb_at_once *leaf, int a, int b)
     return (a >= leaf->first && a <= leaf->last) != (b >= leaf->first && b <= leaf->last);
 }
 
-/* Returns the value of a GPU of a pair in a round / its expectation; NaN: none, or an end or the path is slow. */
+/* Returns what a pair of fast NICs reaches alone. */
+static double reference_of(const struct pairs *p, int gpu)
+{
+    const double expected = p->h->expected[BB_HEALTH_PAIRS];
+
+    if (p->rail[gpu].common != BB_HEALTH_OK && !p->rail[gpu].at_once)
+        return p->rail[gpu].peers.median;
+    return isnan(expected) ? p->all.median : expected;
+}
+
+/* Returns the value of a GPU of a pair in a round / its reference; NaN: none, or an end or the path is slow. */
 static double ratio_of_gpu(const struct pairs *p, int round, int a, int g)
 {
     const int b = p->partner[round * p->h->nodes + a];
-    const double alone = p->h->expected[BB_HEALTH_PAIRS];
 
-    if (b < 0 || has_finding(p->h, BB_HEALTH_A_PATH, a, b) ||
-        (!p->at_once[g] && (p->slow_rail[g] || level_of(p, a, g) != BB_HEALTH_OK || level_of(p, b, g) != BB_HEALTH_OK)))
+    if (b < 0 || has_finding(p->h, BB_HEALTH_A_PATH, a, b) || level_of(p, a, g) != BB_HEALTH_OK ||
+        level_of(p, b, g) != BB_HEALTH_OK)
         return NAN;
-    return p->values[(size_t)round * count_values(p->h) + a * p->h->gpus + g] / (isnan(alone) ? p->all.median : alone);
+    return p->values[(size_t)round * count_values(p->h) + a * p->h->gpus + g] / reference_of(p, g);
 }
 
 /* Sets the lowest ratio of the GPUs of all pairs in all rounds. Returns the lowest mean of a round. n: out: number of slow
@@ -1059,8 +1163,8 @@ static void add_shared(struct pairs *p, enum bb_health_part part, double reached
         bb_health_add(p->h, &f);
 }
 
-/* Finds the leaf whose nodes are fast with each other: of its pairs with other nodes at least three are slow, and they are two
- * thirds of all slow ones. */
+/* Finds the leaf whose nodes are fast with each other: of its pairs with other nodes at least three and three quarters are slow,
+ * and they are two thirds of all slow ones. */
 static void find_leaf(struct pairs *p)
 {
     double *ratio;
@@ -1071,7 +1175,8 @@ static void find_leaf(struct pairs *p)
     ratios_at_once(p, ratio, &n);
     p->leaf = bb_at_once_find(p->partner, ratio, p->rounds, p->h->nodes, SLOW_AT_ONCE, MAX(1, p->h->tiers[0].nodes));
     is_half = 2 * (p->leaf.last - p->leaf.first + 1) >= p->n; /* then all pairs of the other half leave theirs, too */
-    if (p->leaf.slow >= 3 && (is_half ? p->leaf.slow == n : 3 * p->leaf.slow >= 2 * n))
+    if (p->leaf.slow >= 3 && p->leaf.slow >= 3 * p->leaf.fast &&
+        (is_half ? p->leaf.slow == n : 3 * p->leaf.slow >= 2 * n))
         add_shared(p, BB_HEALTH_A_LEAF, p->leaf.ratio);
     else
         p->leaf.first = p->leaf.last = -1;
@@ -1091,8 +1196,27 @@ static void find_fabric(struct pairs *p)
 
 /* ---- paths ---- */
 
-/* Returns the GPU whose connection between a pair of nodes is the slowest one that the ends do not explain; -1: none. n: out:
- * number of such GPUs. fast: out: number of GPUs with fast connections */
+/* Returns whether a value of a pair is so low that neither the ends, nor the typical value of the rail, explain it: it is lower
+ * than the best ones of both ends, or below a limit that these findings are not below. */
+static bool is_path(const struct pairs *p, int a, int b, int g, double value)
+{
+    const enum bb_health_level level = of_pairs(p, BB_HEALTH_A_PATH, a, g, value).level;
+    enum bb_health_level explained = BB_HEALTH_OK;
+    double best = NAN;
+
+    for (int end = 0; end < 2 && level != BB_HEALTH_OK; end++) {
+        const int node = end == 0 ? a : b;
+
+        if (!is_of_best(p, node, end == 0 ? b : a))
+            continue;
+        explained = MAX(explained, MAX(p->rail[g].common, level_of(p, node, g)));
+        best = fmin(best, p->best[node * p->h->gpus + g]);
+    }
+    return level > explained || (level != BB_HEALTH_OK && value < UNSTEADY * best);
+}
+
+/* Returns the GPU whose connection between a pair of nodes is the slowest path; -1: none. n: out: number of such GPUs. fast:
+ * out: number of GPUs with fast connections */
 static int slowest_gpu(const struct pairs *p, int a, int b, const double *values, int *n, int *fast)
 {
     int slowest = -1;
@@ -1100,10 +1224,9 @@ static int slowest_gpu(const struct pairs *p, int a, int b, const double *values
     *n = *fast = 0;
     for (int g = 0; g < p->h->gpus; g++) {
         const double value = values[a * p->h->gpus + g];
-        const bool is_fast = judge(value, p->h->expected[BB_HEALTH_PAIRS], &p->all) == BB_HEALTH_OK;
 
-        *fast += is_fast;
-        if (is_fast || p->slow_rail[g] || level_of(p, a, g) != BB_HEALTH_OK || level_of(p, b, g) != BB_HEALTH_OK)
+        *fast += judge(value, p->h->expected[BB_HEALTH_PAIRS], &p->all) == BB_HEALTH_OK;
+        if (!is_path(p, a, b, g, value))
             continue;
         ++*n;
         if (slowest < 0 || value < values[a * p->h->gpus + slowest])
@@ -1112,12 +1235,13 @@ static int slowest_gpu(const struct pairs *p, int a, int b, const double *values
     return slowest;
 }
 
-/* A pair that is slow although both ends are fast with others. */
+/* A pair that is slow although both ends are faster with others. */
 struct slow_pair {
     int a, b, gpu;  /* gpu: the slowest */
     int gpus, fast; /* number of slow GPUs that the ends do not explain; of fast ones */
     double values[TRIES];
-    int slow; /* number of clearly slow values, if the first one is, and not all are; else 0 */
+    int slow;     /* number of clearly slow values, if the first one is, and not all are; else 0 */
+    bool is_path; /* the middle one of the values is slow, too */
 };
 
 static bool has_pair(const struct slow_pair *pairs, int n, int a, int b)
@@ -1128,31 +1252,47 @@ static bool has_pair(const struct slow_pair *pairs, int n, int a, int b)
     return false;
 }
 
-/* Measures the pair of node `a` in a round again, alone, if it is slow and not yet in pairs[*n], and appends it. */
-static int measure_slow_pair(struct pairs *p, int round, int a, struct slow_pair *pairs, int *n)
+/* Returns the slowest pair of all rounds that is not yet in pairs[n]; its gpu is -1: there is none. */
+static struct slow_pair next_slow_pair(const struct pairs *p, const struct slow_pair *pairs, int n)
 {
-    const double *values = p->values + (size_t)round * count_values(p->h), alone = p->h->expected[BB_HEALTH_PAIRS];
-    const double limit = UNSTEADY * (isnan(alone) ? p->all.median : alone);
-    const int b = p->partner[round * p->h->nodes + a];
-    struct slow_pair *pair = &pairs[*n];
-    int rc = 0, gpus = 0, fast = 0;
-    const int gpu = b > a && !leaves(&p->leaf, a, b) && !has_pair(pairs, *n, a, b)
-                        ? slowest_gpu(p, a, b, values, &gpus, &fast)
-                        : -1;
+    struct slow_pair slowest = {.gpu = -1};
+    double lowest = INFINITY;
 
-    if (gpu < 0)
-        return 0;
-    *pair = (struct slow_pair){
-        .a = a, .b = b, .gpu = gpu, .gpus = gpus, .fast = fast, .values = {values[a * p->h->gpus + gpu]}};
-    pair->slow = pair->values[0] < limit;
+    for (int k = 0; k < p->kept; k++)
+        for (int a = 0; a < p->h->nodes; a++) {
+            const double *values = p->values + (size_t)k * count_values(p->h);
+            struct slow_pair pair = {.a = a, .b = p->partner[k * p->h->nodes + a]};
+
+            if (pair.b < a || leaves(&p->leaf, a, pair.b) || has_pair(pairs, n, a, pair.b))
+                continue;
+            pair.gpu = slowest_gpu(p, a, pair.b, values, &pair.gpus, &pair.fast);
+            pair.values[0] = pair.gpu < 0 ? INFINITY : values[a * p->h->gpus + pair.gpu];
+            if (pair.values[0] >= lowest)
+                continue;
+            lowest = pair.values[0];
+            slowest = pair;
+        }
+    return slowest;
+}
+
+/* Measures a slow pair again, alone. */
+static int measure_slow_pair(struct pairs *p, struct slow_pair *pair)
+{
+    const double *best_a = &p->best[pair->a * p->h->gpus + pair->gpu],
+                 *best_b = &p->best[pair->b * p->h->gpus + pair->gpu];
+    double limit;
+    int rc = 0;
+
     for (int try = 1; try < TRIES; try++) {
-        TRY(measure_alone(p, a, b, try + 1));
-        pair->values[try] = p->retried[a * p->h->gpus + gpu];
-        pair->slow += pair->slow > 0 && pair->values[try] < limit;
+        TRY(measure_alone(p, pair->a, pair->b, try + 1));
+        pair->values[try] = p->retried[pair->a * p->h->gpus + pair->gpu];
     }
+    limit = UNSTEADY * fmin(reference_of(p, pair->gpu), fmin(*best_a, *best_b));
+    for (int try = 0; try < TRIES && pair->values[0] < limit; try++)
+        pair->slow += pair->values[try] < limit;
     pair->slow %= TRIES;
-    p->is_shared |= judge(median_of(pair->values, TRIES), alone, &p->all) == BB_HEALTH_OK;
-    ++*n;
+    pair->is_path = is_path(p, pair->a, pair->b, pair->gpu, median_of(pair->values, TRIES));
+    p->is_shared |= !pair->is_path;
 out:
     return rc;
 }
@@ -1230,7 +1370,7 @@ static int add_slow_pairs(struct pairs *p, const struct slow_pair *pairs, int n,
         find_unsteady_end(p, pairs, n, &f);
         if (f.slow > 0)
             f.level = BB_HEALTH_WARN;
-        if (f.level == BB_HEALTH_OK || (f.slow == 1) != once ||
+        if (f.level == BB_HEALTH_OK || !(pair->is_path || f.slow > 0) || (f.slow == 1) != once ||
             (f.part != BB_HEALTH_A_PATH && has_finding(p->h, BB_HEALTH_A_NIC, f.node, -1)))
             continue;
         if (f.part == BB_HEALTH_A_PATH && f.slow == 0)
@@ -1243,15 +1383,17 @@ out:
     return rc;
 }
 
-/* Measures the slow pairs again. n: out: number of pairs[ALONE_MAX] */
+/* Measures the slow pairs again, the slowest first. n: out: number of pairs[ALONE_MAX] */
 static int find_slow_pairs(struct pairs *p, struct slow_pair pairs[ALONE_MAX], int *n)
 {
     int rc = 0;
 
-    *n = 0;
-    for (int k = 0; k < p->rounds; k++)
-        for (int a = 0; a < p->h->nodes && *n < ALONE_MAX; a++)
-            TRY(measure_slow_pair(p, k, a, pairs, n));
+    for (*n = 0; *n < ALONE_MAX; ++*n) {
+        pairs[*n] = next_slow_pair(p, pairs, *n);
+        if (pairs[*n].gpu < 0)
+            break;
+        TRY(measure_slow_pair(p, &pairs[*n]));
+    }
 out:
     return rc;
 }
@@ -1261,9 +1403,9 @@ out:
 static void start_pairs(struct pairs *p, int rounds)
 {
     const struct bb_health *h = p->h;
-    const size_t size = count_values(h);
+    const size_t size = count_values(h), most = (size_t)rounds + TRIES + ALONE_MAX;
 
-    p->rounds = rounds;
+    p->rounds = p->kept = rounds;
     BB_NEW(p->node, h->nodes);
     for (int n = 0; n < h->nodes; n++)
         if (is_active(h, n))
@@ -1271,14 +1413,13 @@ static void start_pairs(struct pairs *p, int rounds)
     p->has_domains = bb_health_has_domains(h);
     BB_NEW(p->order, p->n);
     order_nodes(p);
-    BB_NEW(p->partner, (size_t)rounds * (size_t)h->nodes);
-    BB_NEW(p->values, (size_t)rounds * size);
+    BB_NEW(p->partner, most * (size_t)h->nodes);
+    BB_NEW(p->values, most * size);
     BB_NEW(p->best, size);
     BB_NEW(p->weight, h->nodes);
     BB_NEW(p->again, h->nodes);
     BB_NEW(p->retried, size);
-    BB_NEW(p->slow_rail, h->gpus);
-    BB_NEW(p->at_once, h->gpus);
+    BB_NEW(p->rail, h->gpus);
     for (size_t i = 0; i < size; i++)
         p->best[i] = NAN;
 }
@@ -1293,8 +1434,7 @@ static void end_pairs(struct pairs *p)
     free(p->weight);
     free(p->again);
     free(p->retried);
-    free(p->slow_rail);
-    free(p->at_once);
+    free(p->rail);
 }
 
 static int test_pairs(struct bb_health *h)
@@ -1316,6 +1456,7 @@ static int test_pairs(struct bb_health *h)
     TRY(find_rails(&p));
     TRY(retry_suspects(&p));
     TRY(retry_alone(&p));
+    add_rails(&p);
     find_nics(&p);
     find_unmeasured(&p);
     find_leaf(&p);

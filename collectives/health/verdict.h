@@ -3,19 +3,29 @@
  * measurements, so that tests plant faults and noise without a GPU. Every rank runs the stages with the same measurements and
  * reaches the same verdicts.
  *
- * Rule: a value fails below 0.80 of the expectation, or if its modified z-score against its peers is below -3.5 (at least ten
- * peers) and the value is below 0.97 of their median; it is a warning below 0.93 of the expectation, or with that score (so
- * below 0.974 of the median). Without expectation, the median of at least three peers takes its place; GPUs are judged by both, but
- * only by their peers if the typical GPU is slow, which is a finding about all. If half of the values are slow, the median is
- * that of the faster ones; likewise if up to three quarters are and the expectation does not show that these are healthy. The
- * score is 0.6745 (x - median) / max(MAD, 0.5 % of the median) (Iglewicz and Hoaglin, 1993). A suspect is measured twice more; two of three
- * verdicts count. Between nodes, the best of several partners counts: a slow pair of nodes that are fast with others is a
- * slow path, and a GPU index that is slow on more than three quarters of the nodes is a slow rail. Values are judged by
- * what the uplinks of oversubscribed leaves leave to a pair while others run, and NICs by the pairs with the least load on them.
- * Pairs of consecutive nodes that are fast with each other, but slow with others, share a slow leaf switch; pairs that are
- * slow only while all pairs run at once share a slow fabric. A part that is slow in some of its measurements only is a
- * warning: a NIC that is slow with several partners which are fast otherwise, or any part below 0.93 of the expectation in one
- * of three measurements. A slow path is measured in each direction. A slow rail or job that a finding of an earlier stage explains is not a finding.
+ * Levels: a value fails below 0.80 of the expectation, or if its modified z-score against its peers is below -3.5
+ * (at least ten peers) and the value is below 0.97 of their median; it is a warning below 0.93 of the expectation,
+ * or with that score (so below 0.974 of the median). Without expectation, the median of at least three peers takes
+ * its place; GPUs are judged by both. If half of the values are slow, the median is that of the faster ones;
+ * likewise if up to three quarters are and the expectation does not show that these are healthy. The score is 0.6745
+ * (x - median) / max(MAD, 0.5 % of the median) (Iglewicz and Hoaglin, 1993). A suspect is measured twice more; two
+ * of three verdicts count. Between nodes, the best of several partners counts.
+ *
+ * Findings:
+ * 1. Parts with a common typical value are a class: the GPUs, the nodes, the NICs with the same GPU index (a rail,
+ *    if more than three quarters of them are slow), and the rails. If the typical value is below a limit, one
+ *    finding is about the common cause, with the level of the worst value near the typical one.
+ * 2. Each part is judged by the expectation, or, with such a finding, by the typical value.
+ * 3. A pair of nodes whose value is below 0.93 of what both reach with others is a slow path.
+ * 4. Each other measured value below a limit is a finding, unless a finding about the class or an end has no better
+ *    level.
+ *
+ * Values are judged by what the uplinks of oversubscribed leaves leave to a pair while others run, and NICs by the
+ * pairs with the least load on them. Pairs of consecutive nodes that are fast with each other, but slow with most
+ * others, share a slow leaf switch; pairs that are slow only while all pairs run at once share a slow fabric. A part
+ * that is slow in some of its measurements only is a warning: a NIC that is slow with several partners which are
+ * fast otherwise, or any part below 0.93 of the expectation in one of three measurements. A slow path is measured in
+ * each direction. A slow rail or job that a finding of an earlier stage explains is not a finding.
  */
 #ifndef BB_COLLECTIVES_HEALTH_VERDICT_H
 #define BB_COLLECTIVES_HEALTH_VERDICT_H
@@ -59,7 +69,7 @@ enum bb_health_part {
     BB_HEALTH_A_GPU,
     BB_HEALTH_A_NODE,
     BB_HEALTH_A_NIC,  /* the network connection of a GPU */
-    BB_HEALTH_A_PATH, /* the connection of two nodes that are fast with other nodes */
+    BB_HEALTH_A_PATH, /* the connection of two nodes that are faster with other nodes */
     BB_HEALTH_A_RAIL, /* the network of all GPUs with the same index */
     BB_HEALTH_A_LEAF, /* what consecutive nodes share, such as the uplinks of a leaf switch */
     BB_HEALTH_FABRIC, /* the network between all nodes, which is slow only while all of them send */

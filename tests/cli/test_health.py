@@ -209,6 +209,32 @@ def test_bad_parts_of_32_nodes_are_named(busbar, tmp_path):
     assert found == {("fail", "gpu", 7, 0), ("fail", "nic", 12, 0), ("fail", "path", 20, 0)} and [v["level"] for v in root["verdicts"]].count("ok") == 30
 
 
+NICS = "link=node{}-nic1:{}".format
+
+
+@pytest.mark.parametrize("factor, nodes, gpus, slow, expected", [
+    (0.9, 8, 2, "link=node1-node4:0.3", {("fail", "path", 1, None), ("warn", "all", None, None)}),
+    (0.9, 8, 2, "link=node1-nic0:0.3", {("fail", "nic", 1, 0), ("warn", "all", None, None)}),
+    (0.9, 4, 2, ",".join(NICS(n, 0.5) for n in range(4)), {("fail", "rail", None, 1), ("warn", "all", None, None)}),
+    (1, 3, 1, "link=node1-nic0:0.3,link=node0-nic0:0.9", {("fail", "nic", 1, 0), ("warn", "all", None, None)}),
+    (1, 4, 2, ",".join(NICS(n, 0.3 if n == 3 else 0.9) for n in range(4)), {("fail", "nic", 3, 1), ("warn", "rail", None, 1)}),
+    (1, 4, 1, "link=node1-nic0:0.85,link=node3-to-node1:0.7", {("warn", "nic", 1, 0), ("fail", "path", 3, 0)}),
+    (1, 4, 1, "link=node1-nic0:0.85,link=node3-node1:0.1", {("warn", "nic", 1, 0), ("fail", "path", 1, 0)}),
+    (1, 3, 1, "link=node0-node2:0.85,link=node1-node0:0.5", {("warn", "nic", 0, 0), ("fail", "path", 0, 0)}),
+    (1, 6, 1, "link=node1-nic0:0.9,link=node1-node3:0.3", {("fail", "nic", 1, 0), ("fail", "path", 1, 0)}),
+    (1, 6, 1, "link=node1-node2:0.7,link=node2-node0:0.3,link=node0-node5:0.3", {("fail", "path", 0, 0), ("fail", "path", 1, 0)}),
+    (1, 7, 1, "link=node1-node5:0.75,link=node0-node5:0.85,link=node1-to-node4:0.82", {("fail", "path", 0, 0), ("fail", "path", 1, 0)}),
+])
+def test_fault_is_named_next_to_another_one(busbar, tmp_path, factor, nodes, gpus, slow, expected):
+    """In a cluster whose NICs all have 0.9 of their bandwidth, of a slow NIC, and of other slow paths. Each fault below 80 % fails."""
+    profile = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())
+    profile["inter"]["gbps"] *= factor
+    (tmp_path / "slow.json").write_text(json.dumps({**profile, "name": "slow"}))
+    _, found, done = health(busbar, tmp_path, "--from", "pairs", "--rounds", 16, "--expect", "h100-sxm-ib", ranks=nodes * gpus, nodes=nodes, status=5,
+                            slow=slow, EMU_CLUSTER=str(tmp_path / "slow.json"))
+    assert found == expected and "only while all pairs run" not in done.stdout, done.stdout
+
+
 def test_path_of_a_ring_is_measured_if_not_all_are(busbar, tmp_path):
     """The first round pairs nodes 4 and 5, the last round nodes 5 and 6, and node 15 with node 0. Of 17 nodes, no round pairs nodes 16 and
     0, and the reason names an untested path."""

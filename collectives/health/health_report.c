@@ -193,11 +193,11 @@ static void write_p2p(const struct bb_health_finding *f, char text[HINT])
 /* What a finding means, or what separates its causes; the first row that applies. */
 static void write_hint(const struct bb_health_report *r, const struct bb_health_finding *f, char text[HINT])
 {
-    const bool is_late = f->test >= BB_HEALTH_RAILS_ALONE && f->test < BB_HEALTH_TESTS,
+    const int nodes = r->health->took_part[BB_HEALTH_PAIRS];
+    const bool is_late = f->test >= BB_HEALTH_BISECTION && f->test < BB_HEALTH_TESTS,
                no_pairs = r->health->skip[BB_HEALTH_PAIRS],
-               has_untested =
-                   f->part >= BB_HEALTH_A_RAIL && is_late && !no_pairs &&
-                   bb_health_rounds(r->health, BB_HEALTH_PAIRS) < bb_health_all_rounds(bb_health_active(r->health)),
+               has_untested = f->part >= BB_HEALTH_A_RAIL && is_late && !no_pairs &&
+                              bb_health_matrix_pairs(r->matrix, r->health->nodes) < nodes * (nodes - 1) / 2,
                is_shared =
                    f->part == BB_HEALTH_FABRIC || (f->test >= BB_HEALTH_RAILS_ALONE && f->part == BB_HEALTH_A_RAIL);
     char p2p[HINT], untested[HINT];

@@ -235,6 +235,12 @@ def test_fault_is_named_next_to_another_one(busbar, tmp_path, factor, nodes, gpu
     assert found == expected and "only while all pairs run" not in done.stdout, done.stdout
 
 
+def test_slow_bisection_may_be_an_untested_path(busbar, tmp_path):
+    """With --quick, 2 of 10 pairs are not tested, among them the slow one."""
+    _, found, done = health(busbar, tmp_path, ranks=5, nodes=5, status=5, slow="link=node1-node3:0.5")
+    assert found == {("fail", "fabric", None, None)} and ": a common cause, or an untested path; try: --rounds 5" in done.stdout, done.stdout
+
+
 def test_path_of_a_ring_is_measured_if_not_all_are(busbar, tmp_path):
     """The first round pairs nodes 4 and 5, the last round nodes 5 and 6, and node 15 with node 0. Of 17 nodes, no round pairs nodes 16 and
     0, and the reason names an untested path."""

@@ -135,6 +135,13 @@ def test_a_cost_above_the_delay_is_explained(busbar, part, direct):
     assert re.search(r" costs [0-9.]+ m?s of the step, \+[0-9.]+%(.*)", line)[1] == reason
 
 
+def test_a_faster_nic_does_not_lengthen_a_step_of_pytorch(predicted):
+    """NCCL's memory bandwidth does not depend on the kernels of the software, which in PyTorch reach 45 % of the profile's bandwidth on Hopper."""
+    step = "transformer --model llama3_70b --layers 4 --ranks 16 --cp 2 --micro-batches 4 --seq-length 1024 --dp-sync hsdp"
+    steps = [predicted(f"{step} --set inter.gbps={gbps}", "h800-sxm-ib")["step_us"] for gbps in (48.5, 60, 97)]
+    assert steps == sorted(steps, reverse=True)
+
+
 def test_slow_link_slows_only_its_users(predicted):
     one, half = (predicted(f"resnet50 --ranks 64 --slow link=node3-nic2:{part}") for part in (1, 0.25))
     assert 1.2 * one["step_us"] < half["step_us"] < 4.1 * one["step_us"]

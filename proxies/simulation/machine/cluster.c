@@ -860,7 +860,7 @@ double bb_cluster_memory_gbps(const struct bb_cluster *c)
 
 double bb_cluster_nccl_memory_gbps(const struct bb_cluster *c)
 {
-    return bb_cluster_memory_gbps(c) / 2;
+    return (c->nccl_memory > 0 ? c->memory_gbps * c->nccl_memory : bb_cluster_memory_gbps(c)) / 2;
 }
 
 int bb_cluster_exchange_sms(const struct bb_cluster *c, int messages)

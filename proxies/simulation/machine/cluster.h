@@ -154,7 +154,8 @@ struct bb_cluster {
      * training with CUDA graphs. */
     bool eager;
     double
-        routed_memory; /* in training: factor of achieved.memory in the kernels of experts and of their permutations */
+        routed_memory;  /* in training: factor of achieved.memory in the kernels of experts and of their permutations */
+    double nccl_memory; /* achieved.memory without the factor of the software's kernels; 0: achieved.memory */
     bool graphs_fuse_experts; /* without eager, routed_memory does not apply */
     bool has_sharing; /* the profile has a section "sharing"; false: concurrent operations do not slow each other
                          down */
@@ -405,8 +406,8 @@ struct bb_nic_members bb_cluster_nic_members(const struct bb_cluster *c, const i
 /* ---- GPU resources that concurrent communication uses (profiles with "sharing") ---- */
 
 /* bb_cluster_memory_gbps - returns the memory bandwidth that memory-bound kernels reach, in 1e9 bytes/s.
- * bb_cluster_nccl_memory_gbps - returns the maximum memory bandwidth that NCCL uses: half of that bandwidth, whether
- * or not kernels run concurrently. */
+ * bb_cluster_nccl_memory_gbps - returns the maximum memory bandwidth that NCCL uses, whether or not kernels run
+ * concurrently: half of the bandwidth that kernels of the best software reach. */
 double bb_cluster_memory_gbps(const struct bb_cluster *c);
 double bb_cluster_nccl_memory_gbps(const struct bb_cluster *c);
 /* bb_cluster_peer_gbps - returns the rate of a copy between two GPUs of a node that runs alone, in 1e9 bytes/s. by_kernel: a

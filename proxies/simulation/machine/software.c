@@ -84,6 +84,7 @@ void bb_software_apply(const struct bb_software *s, struct bb_cluster *c)
     c->achieved.gemm_float8 *= s->of[g].gemm_float8;
     c->achieved.attention_forward *= s->of[g].attention;
     c->achieved.attention_backward *= s->of[g].attention;
+    c->nccl_memory = c->achieved.memory;
     c->achieved.memory *= s->of[g].memory;
     c->achieved.fuses_dropout |= s->fuses_dropout;
     c->routed_memory = s->of[g].routed;

@@ -331,8 +331,9 @@ double bb_contention_sim_kernel_rate(struct bb_contention_sim *s, const struct b
     const struct bb_op *op = running->op;
     const bool reserves = s->cluster->models_training && op->concurrent;
     const int reserved = reserves ? s->cluster->sharing.collective_sms : 0;
-    const double taken = bb_flows_used(&s->flows, s->gpus[running->class_id].resource[BB_GPU_MEMORY]) /
-                         bb_cluster_memory_gbps(s->cluster);
+    /* `used` can be more than half of what the kernels of a slow software reach */
+    const double used = bb_flows_used(&s->flows, s->gpus[running->class_id].resource[BB_GPU_MEMORY]);
+    const double taken = fmin(used / bb_cluster_memory_gbps(s->cluster), 0.5);
     int held = bb_cluster_held_sms(s->cluster, s->gpus[running->class_id].held_sms);
     struct bb_kernel_sums whole, slowed;
     double more_ns;

@@ -344,7 +344,9 @@ static char *differences_of(const struct table *t, int file)
         if (file > 0 ? value == first || (value && first && strcmp(value, first) == 0) : !value)
             continue;
         longer = bb_format("%s%s%s%s%s%s", text, *text ? ", " : "", value ? "" : "no ", what, value ? " " : "",
-                           value ? value : "");
+                           !value   ? ""
+                           : *value ? value
+                                    : "empty");
         more += !t->full && shown++ >= DIFFERS_FEW && strlen(longer) > DIFFERS_WIDTH;
         free(more ? longer : text);
         text = more ? text : longer;
@@ -393,7 +395,7 @@ static void print_table(const struct table *t, FILE *out)
 {
     struct bb_field file[] = {file_field, {0}};
     static const struct bb_field differs[] = {
-        {.head = "differs from the first file", .unit = "", .width = 7, .member = BB_MEMBER_TEXT, .form = BB_FORM_LEFT},
+        {.head = "differs between the files", .unit = "", .width = 7, .member = BB_MEMBER_TEXT, .form = BB_FORM_LEFT},
         {0}};
     struct bb_field fields[sizeof(step_fields) / sizeof(step_fields[0])];
     struct bb_time_unit unit;

@@ -209,7 +209,9 @@ static void write_hint(const struct bb_health_report *r, const struct bb_health_
         {has_untested, untested},
         {f->part == BB_HEALTH_ALL && is_late && no_pairs,
          ": a slow NIC or path, or a common cause; to find which: busbar health --only pairs"},
-        {f->part == BB_HEALTH_ALL, ": a common cause, or the wrong profile"},
+        {f->part == BB_HEALTH_ALL && r->baseline, ": a common cause, or a baseline of another machine"},
+        {f->part == BB_HEALTH_ALL && *r->source, ": a common cause, or the wrong profile"},
+        {f->part == BB_HEALTH_ALL, ": a common cause"},
         {f->part == BB_HEALTH_A_NODE && f->test != BB_HEALTH_NODE, ": all its GPUs"},
         {f->part == BB_HEALTH_A_LEAF, ": only in pairs with other nodes"},
         {is_outlier(f), ": an outlier"},
@@ -490,7 +492,9 @@ void bb_health_print_tests(const struct bb_health_report *r, int first, int end)
             print_lowest(r, test);
         if (isfinite(median) && isfinite(expected))
             fprintf(out, ", expected %.4g%s%s", expected, h->share[test] < 1 ? " while all pairs share uplinks" : "",
-                    bb_health_exceeds((enum bb_health_test)test, median / expected) ? "; warning: wrong profile?" : "");
+                    !bb_health_exceeds((enum bb_health_test)test, median / expected) ? ""
+                    : r->baseline                                                    ? "; warning: wrong baseline?"
+                                                                                     : "; warning: wrong profile?");
         else if (isfinite(median) && r->source[0] && bb_health_tests[test].part == BB_HEALTH_A_GPU)
             fprintf(out, h->took_part[test] * h->gpus < BB_HEALTH_REFERENCE_PEERS
                              ? ", not judged: too few GPUs to compare with each other"
@@ -890,8 +894,7 @@ int bb_health_finish(const struct bb_health_report *r, int last)
         if (bb_health_active(h) < h->nodes && strcmp(r->options->only, "all") == 0)
             fprintf(r->session->out,
                     "# failed nodes took no part in later stages, so their other parts are unknown%s\n",
-                    r->baseline ? "; the baseline has no expected values of bisection, rails and whole for fewer nodes"
-                                : "");
+                    r->baseline ? "; bisection, rails and whole on fewer nodes than the baseline are not judged" : "");
         bb_health_print_summary(fields,
                                 &(struct bb_health_scope){r->tables ? "all" : r->options->only, r->options->from,
                                                           r->options->common.full, r->options->drain,

@@ -86,10 +86,15 @@ static void print_undrained(const json_t *findings, FILE *out)
 {
     const int failed = bb_health_count_failed(findings);
     const json_t *f = json_array_get(findings, 0); /* they are sorted */
+    bool is_network = false;
 
     if (failed == 0)
         return;
-    fprintf(out, "# no node to drain: it is not known which node is the cause: %s", text_of(f, "name"));
+    for (int part = BB_HEALTH_A_RAIL; part <= BB_HEALTH_FABRIC && !strstr(text_of(f, "name"), "NIC"); part++)
+        is_network |= strcmp(text_of(f, "part"), bb_health_parts[part]) == 0;
+    fprintf(out, "# no node to drain: %s: %s",
+            is_network ? "what fails is a part of the network" : "it is not known which node is the cause",
+            text_of(f, "name"));
     fprintf(out, failed > 1 ? " and %d more\n" : "\n", failed - 1);
 }
 
@@ -269,7 +274,8 @@ static void print_exceeding(const json_t *tests, FILE *out)
         for (int test = 0; test < BB_HEALTH_TESTS; test++)
             if (strcmp(text_of(row, "test"), bb_health_tests[test].name) == 0 &&
                 bb_health_exceeds((enum bb_health_test)test, ratio) && n++ == 0)
-                fprintf(out, "; wrong profile? %s: %.0f %% of the expected", text_of(row, "test"), 100 * ratio);
+                fprintf(out, "; wrong profile or baseline? %s: %.0f %% of the expected", text_of(row, "test"),
+                        100 * ratio);
     }
     if (n > 1)
         fprintf(out, ", and %d more test%s", n - 1, bb_plural(n - 1));

@@ -58,8 +58,8 @@ struct p2p {
     int n_causes;
     int *domain_of; /* [ranks] NVLink domain of each rank */
     bool nvlink_spans_nodes;
-    bool wrong, too_many; /* wrong: a link transferred wrong data; too_many: a matrix has more slow links than
-                             --max-slow, or a link below --min-gbps; too_many is set on rank 0 only */
+    int n_wrong, first_wrong[2]; /* results with wrong data; ranks of the first */
+    bool too_many; /* on rank 0: a matrix has more slow links than --max-slow, or a link below --min-gbps */
 };
 
 /* ---- choosing the metrics and message sizes to measure ---- */
@@ -180,7 +180,10 @@ static struct bb_p2p_finding judge_data(struct p2p *p, const struct bb_p2p_run *
     const struct bb_p2p_finding found = found_by(p, run, from, to);
     char size[BB_BYTES_TEXT];
 
-    p->wrong = p->wrong || found.wrong > 0;
+    if (found.wrong > 0 && p->n_wrong++ == 0) {
+        p->first_wrong[0] = from;
+        p->first_wrong[1] = to;
+    }
     if (found.wrong > 0 && p->session.world.rank == 0) {
         bb_progress_clear(&p->session.progress);
         (void)bb_err_job(BB_EDATA, "wrong data: %llu element%s of %s from rank %d (%s) to rank %d (%s): %s, %s",
@@ -813,13 +816,11 @@ static void print_limits(const struct p2p *p)
             p->session.out);
 }
 
-/* Prints the verdict as the last lines: the causes, or that there is none. */
-static void print_verdict(const struct p2p *p)
+/* Prints the slow links and their causes, or that there are none. */
+static void print_links(const struct p2p *p)
 {
     char limits[64];
 
-    if (!p->session.out)
-        return;
     if (p->session.shared_gpu) {
         fputs("# not judged: ranks share a GPU\n", p->session.out);
         return;
@@ -841,6 +842,20 @@ static void print_verdict(const struct p2p *p)
     if (p->options.min_gbps == 0)
         print_limits(p);
     print_causes(p);
+}
+
+/* Prints the verdict as the last lines. */
+static void print_verdict(const struct p2p *p)
+{
+    const int *first = p->first_wrong;
+
+    if (!p->session.out)
+        return;
+    print_links(p);
+    if (p->n_wrong > 0)
+        fprintf(p->session.out, "# WRONG DATA: %d result%s, first from rank %d (%s) to rank %d (%s)\n", p->n_wrong,
+                bb_plural(p->n_wrong), first[0], p->session.world.hosts[first[0]], first[1],
+                p->session.world.hosts[first[1]]);
 }
 
 static void report_slow_links(struct p2p *p)
@@ -955,7 +970,7 @@ static int run_p2p(struct p2p *p, int argc, char **argv)
     if (p->session.world.rank == 0)
         TRY(report_links(p));
     TRY(bb_world_bcast(&p->session.world, &p->too_many, sizeof p->too_many, 0));
-    rc = p->wrong ? -BB_EDATA : p->too_many ? -BB_EBELOW : 0;
+    rc = p->n_wrong > 0 ? -BB_EDATA : p->too_many ? -BB_EBELOW : 0;
 out:
     return rc;
 }

@@ -557,7 +557,7 @@ static void print_tally(const struct bb_variants *v, const struct bb_variant_tal
             fprintf(out, ", %s in %d of %d cases", v->kind[i]->name, t->wins[i], t->cases);
     }
     if (ties > 0 && t->gain > 0)
-        fprintf(out, ", tie in %d of %d cases", ties, t->cases);
+        fprintf(out, ", no single best in %d of %d cases", ties, t->cases);
 }
 
 static void print_verdict(const struct bb_variants *v)

@@ -406,6 +406,13 @@ def test_differences_tell_empty_from_unset(compare):
     assert "# differs: $EMU_SLOW: A empty, B not set\n" in done.stdout
 
 
+def test_table_of_files_names_the_empty_value_of_the_first(busbar, tmp_path):
+    for name, value in (("a", ""), ("b", "rank=1:1.2"), ("c", "rank=1:1.3")):
+        (tmp_path / f"{name}.json").write_text(json.dumps(bench(*SAME_AS_ONE["results"], environment={"EMU_SLOW": value})))
+    done = busbar.run("compare", "a.json", "b.json", "c.json", emulated=False, cwd=tmp_path)
+    assert re.findall(r"(\w)\.json .*\$EMU_SLOW (.*)", done.stdout) == [("a", "empty"), ("b", "rank=1:1.2"), ("c", "rank=1:1.3")], done.stdout
+
+
 def test_compares_runs_of_bench_compute(compare):
     """The GEMMs of one name and type differ by their shape only."""
     def kernel(n, us, **kw):
@@ -813,7 +820,7 @@ def test_parts_of_a_step_are_of_the_same_role(busbar, tmp_path):
     text = busbar.run("compare", "a.json", "c.json", emulated=False, cwd=tmp_path).stdout
     assert "compute to idle: of the slowest rank, whose role differs (--csv)" in text
     text = busbar.run("compare", "a.json", "b.json", emulated=False, cwd=tmp_path).stdout
-    assert "compute to idle: of the slowest rank of role last stage" in text and "differs from the first file" in text
+    assert "compute to idle: of the slowest rank of role last stage" in text and "differs between the files" in text
     (tmp_path / "run.json").write_text(json.dumps(step_of("first stage", {**ROLES, "first stage": (1, 80., 20.)}, 120., measured=True)))
     done = busbar.run("compare", "a.json", "run.json", "--json", "-", emulated=False, cwd=tmp_path)
     parts = {part["name"]: (part["measured_us"], part["predicted_us"]) for part in json.loads(done.stdout)["summary"]["against_prediction"]["parts"]}

@@ -331,7 +331,7 @@ def test_slow_leaf_of_two_oversubscribed_nodes_drains_no_node(busbar, tmp_path, 
     root, seen, done = health(busbar, tmp_path, "--only", "pairs", "--drain", ranks=16, nodes=8, status=5, slow=f"link={link}",
                               EMU_CLUSTER=str(leaves(2, nodes=2, rails=rails)))
     assert seen == {("fail", "leaf", 4, gpu)} and "scontrol" not in done.stdout
-    assert f'# no node to drain: it is not known which node is the cause: {root["findings"][0]["name"]}\n' in done.stdout
+    assert f'# no node to drain: what fails is a part of the network: {root["findings"][0]["name"]}\n' in done.stdout
     assert re.search(f"leaf switch of [^ ]+-node4 to [^ ]+-node5{text}: ", done.stderr)
 
 
@@ -818,7 +818,7 @@ def test_left_out_stages_and_a_wrong_profile_are_said(busbar, tmp_path):
     _, _, done = health(busbar, tmp_path, "--expect", "a100-sxm-ib", ranks=4, nodes=2)
     lines = [line.split()[1] for line in done.stdout.splitlines() if line.endswith("; warning: wrong profile?")]
     assert {"gpu", "copies", "node", "pairs"} <= set(lines), done.stdout
-    assert f"; wrong profile? GEMM: 299 % of the expected, and {len(lines) - 1} more tests; " in done.stdout.splitlines()[-1]
+    assert f"; wrong profile or baseline? GEMM: 299 % of the expected, and {len(lines) - 1} more tests; " in done.stdout.splitlines()[-1]
     root, _, done = health(busbar, tmp_path, "--junit", tmp_path / "r.xml", ranks=6, nodes=3, status=5, slow="rank=2:1.4,rank=5:1.4,link=node0-nic0:0.5")
     assert re.search("pairs .*: not run, too few nodes are left", done.stdout)
     why = "no NIC, path or rail tested: too few nodes are left"  # so the first node, whose NIC is slow, is not ok
@@ -1243,12 +1243,13 @@ def test_earlier_result_is_the_expectation(busbar, tmp_path):
     slow = ",".join(f"rank={rank}:1.3" for rank in range(4))
     root, found, done = health(busbar, tmp_path, "--expect", good, ranks=4, nodes=2, status=5, slow=slow)
     assert {(level, part) for level, part, _, _ in found} == {("fail", "all")} and root["expected_by"].startswith(str(good))
+    assert root["findings"][0]["reason"].endswith(": a common cause, or a baseline of another machine")
     gemm = [t["median"] for t in json.loads(good.read_text())["tests"] if t["test"] == "GEMM"]
     assert [t["expected"] for t in root["tests"] if t["test"] == "GEMM"] == gemm
     root, _, done = health(busbar, tmp_path, "--expect", good, ranks=4, nodes=2, status=5, slow="rank=3:1.3")
     assert [t["expected"] for t in root["tests"] if t["stage"] in ("bisection", "rails", "whole")] == [None] * 4
-    assert ("\n# failed nodes took no part in later stages, so their other parts are unknown; the baseline has no expected values of bisection, "
-            "rails and whole for fewer nodes\n") in done.stdout
+    assert ("\n# failed nodes took no part in later stages, so their other parts are unknown; bisection, rails and whole on fewer nodes "
+            "than the baseline are not judged\n") in done.stdout
     done = busbar.run("health", "--quick", "--expect", tmp_path / "r.json", ranks=4, env={"EMU_DATA": "off", "EMU_NODES": "2"})
     assert "its status is 'below threshold', with " in done.stderr
 

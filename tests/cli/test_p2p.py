@@ -265,6 +265,7 @@ def test_corrupt_byte_of_the_last_timed_message_is_detected(busbar, tmp_path, ca
     assert result["status"] == ("wrong data" if wrong else "ok")
     assert [(r["from"], r["wrong"]) for r in result["results"]] == [(0, int(wrong)), (1, 0)]
     assert bool(re.search(r"from rank 0 \(\S+\) to rank 1 \(", done.stderr)) == wrong
+    assert bool(re.fullmatch(r"# WRONG DATA: 1 result, first from rank 0 \(\S+\) to rank 1 \(\S+\)", done.stdout.splitlines()[-1])) == wrong
 
 
 def test_wrong_data_of_a_link_that_is_measured_again_is_reported(busbar):

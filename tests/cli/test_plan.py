@@ -582,7 +582,15 @@ def test_step_line_names_the_rank_that_ends_last(busbar, tmp_path, first):
     rest = (predicted["step_us"] - predicted["breakdown"]["step_us"]) / 1e3
     assert predicted["step_us"] == max(role["step_us"] for role in predicted["breakdown_by_role"]) and shown != last
     assert f" + {rest:.3f} ms until the last rank (rank {last}) ends; rank {shown} (" in done.stdout and " + idle " not in done.stdout, done.stdout
-    assert ") is the busiest of the ranks that end in the last 1% of the step\n" in done.stdout and "ends last" not in done.stdout
+    assert ") has these times, the busiest of the ranks that end in the last 1% of the step\n" in done.stdout and "ends last" not in done.stdout
+
+
+def test_bubble_is_no_exposed_transfer_of_a_group(busbar):
+    """The first stage waits for the last one in the all-reduce of the tied embedding: part of the bubble, not of the group's transfer."""
+    args = "transformer --model gpt2_xl --ranks 8 --pp 8 --micro-batches 8 --cluster h100-sxm-ib"
+    text = busbar.run("plan", *args.split(), emulated=False).stdout
+    whole, group = (float(re.search(pattern, text)[1]) for pattern in (r"exposed +([\d.]+) ms transfer", r"most exposed transfer in group \w+: ([\d.]+) ms"))
+    assert 0 < group <= whole and " pipeline bubble" in text, text
 
 
 def test_each_transport_describes_all_algorithms_between_nodes():

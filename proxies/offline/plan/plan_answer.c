@@ -22,7 +22,7 @@ struct answer {
         lost[TEXT];
     const char *condition;
     struct bb_predicted_rank slowest; /* times that are not printed are negative */
-    const char *role, *ends, *group, *group_parts, *equal;
+    const char *role, *ends, *group, *equal;
     int64_t group_ns, host_ns, rest_ns; /* rest: from the end of this rank until the last one ends */
     int last;                           /* the rank that ends last; negative: the one of the step line */
     double peak;                        /* TFLOP/s of the MFU; NaN: not printed */
@@ -72,9 +72,8 @@ static const struct bb_field exposed_line[] = {
 static const struct bb_field hidden_line[] = {
     {NULL, "", " of ", 0, 1, SHOWS(slowest.all.overlap_fraction), .form = BB_FORM_PERCENT},
     {NULL, "", " communication", 0, 0, NS(slowest.all.comm_ns)},
-    {NULL, "; most exposed in group ", "", 0, 0, SHOWS(group)},
+    {NULL, "; most exposed transfer in group ", "", 0, 0, SHOWS(group)},
     {NULL, ": ", "", 0, 0, NS(group_ns)},
-    {NULL, "", "", 0, 0, SHOWS(group_parts)},
     {0},
 };
 
@@ -363,11 +362,9 @@ static void add_prediction(struct answer *a, const struct bb_plan *plan, const s
     }
     a->group_ns = 0;
     for (int g = 0; g < l->n_groups; g++)
-        if (slowest->groups[g].exposed_ns > a->group_ns) {
-            a->group_ns = slowest->groups[g].exposed_ns;
+        if (slowest->groups[g].exposed_transfer_ns > a->group_ns) {
+            a->group_ns = slowest->groups[g].exposed_transfer_ns;
             a->group = l->groups[g].name;
-            a->group_parts =
-                (double)slowest->groups[g].waiting_ns > NOTICEABLE * (double)a->group_ns ? " with waiting" : NULL;
         }
     if (a->group_ns == 0)
         a->group_ns = -1;

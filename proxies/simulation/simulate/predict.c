@@ -103,7 +103,7 @@ static void read_class(const struct bb_sim *m, const struct bb_sim_run *run, int
 {
     const struct bb_task_graph *graph = bb_sim_task_graph(m, class_id);
     int64_t step_ns = run->issued_ns[class_id];
-    struct bb_overlap group;
+    struct bb_overlap group, waits;
     struct bb_intervals s = {0};
     struct bb_group_traffic traffic[BB_MAX_GROUPS];
 
@@ -127,6 +127,8 @@ static void read_class(const struct bb_sim *m, const struct bb_sim_run *run, int
         r->groups[g].busy_ns = group.comm_ns;
         r->groups[g].exposed_ns = group.exposed_ns;
         r->groups[g].waiting_ns = bb_spans_length(&s.waits[g]);
+        bb_overlap_of(step_ns, &s.compute, &s.waits[g], &waits);
+        r->groups[g].exposed_transfer_ns = group.exposed_ns - waits.exposed_ns;
     }
     r->exposed = bb_exposure_of(&s);
     r->work_ns = bb_spans_length(&s.work);

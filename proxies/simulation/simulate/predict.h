@@ -27,14 +27,15 @@
 
 struct bb_predicted_group {
     int64_t busy_ns, exposed_ns;
-    int64_t waiting_ns; /* time during which a call waits (timeline/waiting.h) */
-    double bytes;       /* payload bytes of this rank's collectives and messages in the group (layout.h), for example in
+    int64_t exposed_transfer_ns; /* exposed_ns without the waiting */
+    int64_t waiting_ns;          /* time during which a call waits (timeline/waiting.h) */
+    double bytes;     /* payload bytes of this rank's collectives and messages in the group (layout.h), for example in
                          group "tp" */
-    int coll;           /* the kind of collective with the most time in the group; BB_NONE: there is none */
-    int variant;        /* NCCL algorithm and protocol of the largest one: index in cluster.variants; BB_NONE: the cost
+    int coll;         /* the kind of collective with the most time in the group; BB_NONE: there is none */
+    int variant;      /* NCCL algorithm and protocol of the largest one: index in cluster.variants; BB_NONE: the cost
                          model has none */
-    int nodes;          /* number of nodes of the largest one; 0: there is none */
-    double bus_bytes;   /* bus bandwidth x busy_ns. For collectives: payload x bus factor of nccl-tests; for sends and
+    int nodes;        /* number of nodes of the largest one; 0: there is none */
+    double bus_bytes; /* bus bandwidth x busy_ns. For collectives: payload x bus factor of nccl-tests; for sends and
                          receives: the larger of sent and received bytes */
 };
 

@@ -39,9 +39,7 @@ void bb_spans_release(struct bb_spans *s);
  * on their arguments. */
 void bb_spans_join(struct bb_spans *s);
 
-int64_t bb_spans_length(struct bb_spans *s);                     /* returns the length of the union */
-int64_t bb_spans_common(struct bb_spans *a, struct bb_spans *b); /* returns the length of (union of a) n (union of
-                                                                    b), n: intersection */
+int64_t bb_spans_length(struct bb_spans *s); /* returns the length of the union */
 
 struct bb_overlap {
     int64_t step_ns;         /* step time T */

@@ -835,7 +835,7 @@ static void print_links(const struct p2p *p)
             p->session.out,
             "# slow: %d link%s%s; with only slow links, inside the node or between nodes: %d rank%s, %d node%s %s\n",
             p->n_slow[BB_LINK_PAIR], bb_plural(p->n_slow[BB_LINK_PAIR]),
-            p->n_matrices > 1 ? " in all matrices of --full together (bandwidth in one direction: 2 per pair, else 1)"
+            p->n_matrices > 1 ? ", summed over the matrices of --full (bandwidth in one direction: 2 per pair, else 1)"
                               : "",
             p->n_slow[BB_LINK_RANK], bb_plural(p->n_slow[BB_LINK_RANK]), p->n_slow[BB_LINK_NODE],
             bb_plural(p->n_slow[BB_LINK_NODE]), limits);

@@ -238,7 +238,8 @@ COMPUTE, SEND, RECV, COLLECTIVE = 4, 5, 6, 7
 @pytest.mark.smoke
 @pytest.mark.parametrize("args", STEPS, ids=NAMES)
 def test_chakra_equals_the_plan(busbar, tmp_path, args):
-    export(busbar, "chakra", tmp_path / "step", *args)
+    wrote = export(busbar, "chakra", tmp_path / "step", *args).stdout.splitlines()[-1]
+    assert "step.RANK.et" in wrote and "step.groups.json" in wrote
     plan = json.loads(busbar.run("plan", *args, "--ops", "--json", "-").stdout)
     groups = json.loads((tmp_path / "step.groups.json").read_text())
     ranks = plan["options"]["ranks"]

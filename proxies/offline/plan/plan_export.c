@@ -43,7 +43,8 @@ void bb_plan_report_file(FILE *out, const char *what, const char *path)
     if (out && stat(path, &file) == 0 && S_ISREG(file.st_mode))
         fprintf(out, "# wrote %s: %s, %s\n", path, what, bb_format_bytes((size_t)file.st_size, bytes));
     else if (out && strcmp(what, "chakra") == 0)
-        fprintf(out, "# wrote %s.RANK.et: %s, one file per rank\n", path, what);
+        fprintf(out, "# wrote %s.RANK.et: %s, one file per rank; %s.groups.json: the ranks of its communicators\n",
+                path, what, path);
 }
 
 static int write_export(const struct export *e, const char *path, const struct bb_plan_report *report)

@@ -92,8 +92,17 @@ static const struct bb_opt_table tables[] = {
     {0},
 };
 
+/* The installed studies (profiles/studies), for shell completion. */
+static const char *study_at(size_t i)
+{
+    static const char *const names[] = {"ctas", "gpt2-layouts", "mpi4dl", "nccl-choices", "scaling"};
+
+    return i < sizeof(names) / sizeof(names[0]) ? names[i] : NULL;
+}
+
 static const struct bb_opts set = {
     .usage = "busbar sweep FILE|NAME [OPTION...]",
+    .choice_at = study_at,
     .doc =
         "Runs a parameter study: all combinations of options, environment variables and numbers of ranks in the JSON\n"
         "file FILE, or in the installed study NAME (an unknown NAME lists them), one after another, each under mpirun\n"

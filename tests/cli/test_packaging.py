@@ -119,6 +119,7 @@ OFFERS = [
     ("busbar plan transformer --model llama3_7", {"llama3_70b"}, {"llama3_8b"}),
     ("busbar proxy bert", {"bert_large"}, {"resnet50"}),
     ("busbar list co", {"collectives", "columns"}, {"models"}),
+    ("busbar sweep ", {path.stem for path in (ROOT / "profiles/studies").glob("*.json")}, {"bench"}),
     ("busbar nonsense ", set(), {"bench"}),
 ]
 

@@ -351,9 +351,10 @@ static const char *find_ending(const char *path, const char *const *keys, size_t
 
 static int reject_key(const char *where, const char *path, const struct bb_json_field *fields)
 {
-    char names[MAX_NAMES][KEY_TEXT];
-    const char *candidates[MAX_NAMES], *near;
-    size_t n = 0;
+    enum { MOST_LISTED = 8 };
+    char names[MAX_NAMES][KEY_TEXT], list[MOST_LISTED * (KEY_TEXT + 1) + 1] = "";
+    const char *candidates[MAX_NAMES] = {0}, *near;
+    size_t n = 0, used = 0;
 
     for (; fields->key && n < MAX_NAMES; fields++, n++) {
         snprintf(names[n], KEY_TEXT, "%.*s", (int)length_at_depth(fields->key, path), fields->key);
@@ -361,8 +362,10 @@ static int reject_key(const char *where, const char *path, const struct bb_json_
     }
     near = bb_nearest_word(path, candidates, n);
     near = near ? near : find_ending(path, candidates, n);
+    for (size_t i = 0; n <= MOST_LISTED && i < n; i++)
+        used += (size_t)snprintf(list + used, sizeof(list) - used, " %s", candidates[i]);
     return near ? bb_err(BB_EUSAGE, "%s: unknown key '%s', did you mean '%s'?", where, path, near)
-                : bb_err(BB_EUSAGE, "%s: unknown key '%s'", where, path);
+                : bb_err(BB_EUSAGE, "%s: unknown key '%s'%s%s", where, path, used ? ", expected one of:" : "", list);
 }
 
 int bb_json_reject_unknown(const json_t *object, const char *where, const struct bb_json_field *fields,

@@ -263,7 +263,7 @@ static const char *const files[][2] = {
     {"share/doc/busbar/", "documentation; bootstrap/results/README.md describes each field of the results"},
 };
 
-/* Prints what an environment variable does. Returns whether there is one with this name. */
+/* Prints what an environment variable does. Returns whether it is one of busbar or NCCL. */
 static bool print_variable(const char *wanted, FILE *out)
 {
     const char *name, *text;
@@ -273,7 +273,10 @@ static bool print_variable(const char *wanted, FILE *out)
             bb_opts_print_term(name, text, out);
             return true;
         }
-    return false;
+    if (bb_begins_with(wanted, "NCCL_"))
+        bb_opts_print_term(
+            wanted, "NCCL reads its variables (see its documentation); those of busbar: busbar help environment", out);
+    return bb_begins_with(wanted, "NCCL_");
 }
 
 static void print_variables(void (*print)(const char *, const char *, FILE *), FILE *out)

@@ -191,8 +191,12 @@ static int select_rows(int *list, int named, int count)
 
 static int add_collective(struct bb_sweep *s, const char *word)
 {
+    static const struct bb_foreign_name modes[] = {
+        {"osu_latency osu_bw osu_bibw pingpong ping-pong latency bandwidth", "p2p", "p2p", NULL}, {0}};
     const int kind = bb_coll_find(word);
 
+    if (bb_foreign_find(modes, word, strlen(word)))
+        return bb_err(BB_EUSAGE, "%s: latency and bandwidth of each pair of ranks; try: busbar bench p2p", word);
     if (strcmp(word, "all") == 0)
         return bb_err(BB_EUSAGE, "'all' cannot be combined with names of collectives");
     for (int i = 0; i < s->n_colls; i++)

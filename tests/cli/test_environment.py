@@ -63,6 +63,7 @@ def test_help_prints_one_variable(busbar, words):
     lines = done.stdout.splitlines()
     assert done.returncode == 0 and lines[0].split()[0] == words[-1] and len(lines) < 8 and not re.search(r"^  [A-Z]", "\n".join(lines[1:]), re.M)
     assert words[-1] != "EMU_FAULT" or "KIND:rank=R,call=K,name=FUNCTION" in re.sub(r"\s+", " ", done.stdout)
+    assert "busbar help environment" in busbar.run("help", "NCCL_ALGO", emulated=False).stdout
     assert "unknown command 'EMU_FAULTS'" in busbar.run("help", "EMU_FAULTS", emulated=False).stderr
 
 

@@ -224,7 +224,15 @@ const struct bb_foreign_name bb_foreign_options[] = {
      "gradient-as-bucket-view",
      NULL, "it is not modelled; --bucket-mb sets the bucket size", NULL},
     {"flavor", "--model", "--model llama3_8b", NULL},
-    {"nic network bandwidth", "--set inter.gbps (GB/s that a NIC achieves, with --cluster)",
+    {"days deadline", NULL,
+     "plan --tokens prints the days of one number of GPUs; of several: busbar sweep of this command with a list of "
+     "ranks",
+     NULL},
+    {"topology", NULL,
+     "leaf switches, pods and rails are modelled, with --cluster: --set fabric.nodes_per_leaf=16 --set "
+     "fabric.leaf_oversubscription=4",
+     NULL},
+    {"nic network bandwidth nic-bandwidth", "--set inter.gbps (GB/s that a NIC achieves, with --cluster)",
      "--set inter.gbps=48.5 (400 Gbit/s)", NULL},
     {"gpu", "--cluster", "--cluster h100-sxm-ib", NULL},
     {"config", "--model (of a model; for a file of DeepSpeed: --dp-sync, --micro-batch-size ...)",

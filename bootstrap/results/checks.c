@@ -415,7 +415,8 @@ enum { BANDWIDTHS = 1000 }; /* limit of series: Prometheus keeps each one */
 /* Returns the labels of a row that has a bus bandwidth, each after a comma; the caller frees them. */
 static char *labels_of(const json_t *row)
 {
-    static const char *const keys[] = {"collective", "mode", "dtype", "op", "placement", "variant", "group", "bytes"};
+    static const char *const keys[] = {"collective", "mode",    "dtype", "op",   "root",
+                                       "placement",  "variant", "group", "bytes"};
     size_t bytes;
     char *labels, number[32];
     FILE *out = bb_open_text(&labels, &bytes);
@@ -448,7 +449,7 @@ static void put_bandwidths(const struct view *v, FILE *out)
         char *key;
 
         if (!*text_of(row, "collective") || !*text_of(row, "mode") || isnan(gbps) ||
-            json_is_true(json_object_get(row, "forced")))
+            (json_is_true(json_object_get(row, "forced")) && !*text_of(row, "variant")))
             continue;
         key = labels_of(row);
         value = json_object_get(highest, key);

@@ -92,6 +92,7 @@ def run(busbar, tmp_path, *args, status=0, ranks=2, **env):
     return root, cases, metrics
 
 
+ROW = ("collective", "mode", "dtype", "op", "root", "placement", "variant", "group", "bytes")
 SLOW = {"EMU_NODES": "2", "EMU_SLOW": "link=node1-nic0:0.5"}
 BENCH = ("bench", "all_reduce", "--sizes", "16M", "-n", 2, "--repeats", 2, "-w", 1, "--placement", "in_place")
 
@@ -111,6 +112,25 @@ def test_gates_of_bench(busbar, tmp_path):
         (collective, placement, size) for collective in ("all_gather", "all_reduce") for placement in ("in_place", "out_of_place") for size in ("1048576", "4194304")}
     _, cases, _ = run(busbar, tmp_path, *BENCH, "--expect", "auto", ranks=4, **SLOW)  # without a limit: a warning
     assert cases["lowest result / expected bus bandwidth"][0] == "system-out"
+
+
+@pytest.mark.parametrize("ranks,args", [
+    (3, "broadcast reduce -r all"), (2, "all_reduce -d all -o sum"), (2, "reduce_scatter -d half -o all"), (2, "all_gather --mode all"),
+    (4, "all_gather --split MOD:2"), (2, "all_reduce --sweep-variants plain,graph"), (2, "broadcast -r all -N 2"),
+    (2, "all_reduce --sweep-algorithms")])
+def test_each_row_of_a_collective_has_a_sample_of_its_own(busbar, tmp_path, ranks, args):
+    """Its value is that of the row, of repetitions the highest. Algorithms that --sweep-algorithms forces have none."""
+    root = busbar.json("bench", *args.split(), "--sizes", "64K,1M", "-n", 2, "--repeats", 2, "-w", 1, "--prometheus", tmp_path / "r.prom",
+                       tmp_path=tmp_path, ranks=ranks, env={"EMU_DATA": "off"})
+    rows = {}
+    for row in root["results"]:
+        if "algorithms" not in args or not row["forced"]:
+            rows.setdefault(tuple((k, v) for k, v in row.items() if k in ROW and v is not None), []).append(row["busbw_gbps"])
+    assert len(rows) > 2 and {len(of) for of in rows.values()} == {2 if "-N 2" in args else 1}
+    lines = [line.split("{")[1] for line in (tmp_path / "r.prom").read_text().splitlines() if line.startswith("busbar_busbw_bytes_per_second{")]
+    found = [dict(re.findall(r'(\w+)="([^"]*)"', line)) for line in lines]
+    assert [{k: v for k, v in labels.items() if k in ROW} for labels in found] == [{k: str(v) for k, v in row} for row in rows]
+    assert [float(line.split()[-1]) for line in lines] == pytest.approx([1e9 * max(of) for of in rows.values()])
 
 
 def test_slow_links_and_slow_gpus(busbar, tmp_path):

@@ -454,8 +454,7 @@ int bb_sweep_lock_folder(const char *dir, int *lock)
     if (*lock < 0)
         rc = bb_err(BB_EUSAGE, "cannot write to %s: %s", path, strerror(errno));
     else if (!lock_file(*lock, FORKED_S))
-        rc = bb_err(BB_EUSAGE,
-                    "another sweep is running in %s; wait until it ends, or try: --output with another folder", dir);
+        rc = bb_err(BB_EUSAGE, "another sweep is running in %s; wait until it ends, or try: another --output", dir);
     free(path);
     return rc;
 }

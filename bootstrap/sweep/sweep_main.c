@@ -423,10 +423,9 @@ static void warn_of_changed_inputs(const struct sweep *s)
         bb_warn("input files of %zu combination%s have changed, first %s; earlier results of %s are not used", files,
                 bb_plural(files), file, files == 1 ? "it" : "them");
     if (variables)
-        bb_warn(
-            "%s has another value than when %zu combination%s ran; try: --restart to run %s again, or --output with "
-            "another folder",
-            variable, variables, bb_plural(variables), variables == 1 ? "it" : "them");
+        bb_warn("%s has another value than when %zu combination%s ran; try: --restart to run %s again, or another "
+                "--output",
+                variable, variables, bb_plural(variables), variables == 1 ? "it" : "them");
     free(file);
     free(variable);
 }
@@ -521,17 +520,17 @@ out:
     return rc;
 }
 
-/* Returns whether a further run may succeed: not after a usage error, such as an invalid layout. */
-static bool may_retry(const struct bb_gathered *g)
+/* Returns whether --retry-failed, which is not given, may succeed: not after a usage error, such as an invalid layout. */
+static bool may_retry(const struct options *o, const struct bb_gathered *g)
 {
-    for (size_t i = 0; i < g->combinations->n; i++)
+    for (size_t i = 0; i < g->combinations->n && !o->retry_failed; i++)
         if (g->found[i].state == BB_SWEEP_FAILED && g->found[i].exit_status != BB_EUSAGE)
             return true;
     return false;
 }
 
 /* Returns 0 if all combinations are complete; else the error code of the sweep. text: out, its error line. */
-static enum bb_error judge(const struct bb_gathered *g, char text[REASON_TEXT])
+static enum bb_error judge(const struct options *o, const struct bb_gathered *g, char text[REASON_TEXT])
 {
     const size_t n = g->combinations->n, below = g->count[BB_SWEEP_BELOW];
     char also[64] = "";
@@ -545,7 +544,7 @@ static enum bb_error judge(const struct bb_gathered *g, char text[REASON_TEXT])
     if (below)
         snprintf(also, sizeof(also), ", %zu below threshold", below);
     snprintf(text, REASON_TEXT, "%zu of %zu combinations failed, %zu did not run%s%s", g->count[BB_SWEEP_FAILED], n,
-             g->count[BB_SWEEP_TO_DO], also, may_retry(g) ? "; try: --retry-failed" : "");
+             g->count[BB_SWEEP_TO_DO], also, may_retry(o, g) ? "; try: --retry-failed" : "");
     return BB_EFAIL;
 }
 
@@ -589,7 +588,7 @@ static int gather_results(const struct sweep *s)
 
     bb_gather(&g, &s->study, &s->combinations, s->dir);
     root = bb_gathered_json(&g);
-    code = judge(&g, reason);
+    code = judge(o, &g, reason);
     bb_results_set_end(root, -(int)code, reason);
     (void)!json_object_set_new(root, "checks", checks_json(&g));
     failed = write_results(&g, root, s->json);

@@ -51,7 +51,8 @@ static const struct bb_opt measure_rows[] = {
     OPT_DOUBLE('T', "timeout", FIELD(run.timeout_s), NULL, "SECONDS", 0.1, 1e6,
                "timeout of each bench (default: the default of bench)"),
     OPT_STRING(0, "program", FIELD(run.program), NULL, "FILE", "busbar executable to start (default: this one)"),
-    OPT_FLAG(0, "restart", FIELD(run.restart), "run all benches again (default: only incomplete ones)"),
+    OPT_FLAG(0, "restart", FIELD(run.restart),
+             "run all benches again (default: only those that did not run or failed)"),
     {0},
 };
 

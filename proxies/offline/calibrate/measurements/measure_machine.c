@@ -118,8 +118,7 @@ static int run_study(const struct bb_measure_options *o, const char *study, cons
     for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
         for (int part = 0; options[i][1] && part < 2; part++)
             bb_argv_add(&words, "%s", options[i][part]);
-    if (o->restart)
-        bb_argv_add(&words, "--restart");
+    bb_argv_add(&words, o->restart ? "--restart" : "--retry-failed");
     bb_argv_add(&words, "--quiet"); /* do not print the table of all results */
     rc = sweep((int)words.n, words.word);
     bb_argv_release(&words);

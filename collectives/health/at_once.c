@@ -56,6 +56,7 @@ static void count_pairs(const struct rounds *r, struct bb_at_once *range)
 
     BB_NEW(slow, r->rounds);
     BB_NEW(fast, r->rounds);
+    range->ratio = NAN;
     for (int k = 0; k < r->rounds; k++)
         for (int node = range->first; node <= range->last; node++) {
             const int at = k * r->nodes + node, other = r->partner[at];

@@ -439,6 +439,7 @@ static void test_leaf_that_is_slow_at_once_is_named(void **state)
         run(&m);
         f = find(&m, BB_HEALTH_A_LEAF, row[1], -1);
         assert_true(f && f->other == row[1] + row[2] - 1 && f->level == BB_HEALTH_FAIL && m.h.n == 1);
+        assert_true(fabs(f->value / f->expected - (double)row[3] / row[2]) < 0.05); /* the worst round */
         bb_health_release(&m.h);
     }
 }
@@ -818,6 +819,28 @@ static void test_all_gpus_slow_are_one_finding(void **state)
     bb_health_release(&m.h);
 }
 
+/* All nodes at 0.9 of the expectation, one GPU at 0.84 of them, and one node at 0.7: both are below 0.8 of the expectation. Of eight
+ * GPUs, none is an outlier. */
+static void test_slow_part_of_a_slow_cluster_fails(void **state)
+{
+    struct machine m = machine_of(4, 0, 1);
+
+    (void)state;
+    m.h.gpus = 2;
+    m.everything = 0.9;
+    m.slow_gpu = 1;
+    m.gpu = 0.84;
+    m.slow_node = 1;
+    m.h.expected[BB_HEALTH_GEMM] = healthy[BB_HEALTH_GEMM];
+    for (int test = 0; test < BB_HEALTH_TESTS; test++)
+        m.h.skip[test] = test != BB_HEALTH_GEMM && test != BB_HEALTH_NODE;
+    run(&m);
+    assert_true(m.h.n == 4 && find(&m, BB_HEALTH_A_GPU, 3, 1)->level == BB_HEALTH_FAIL &&
+                find(&m, BB_HEALTH_A_NODE, 1, -1)->level == BB_HEALTH_FAIL);
+    assert_int_equal(find(&m, BB_HEALTH_ALL, -1, -1)->level, BB_HEALTH_WARN);
+    bb_health_release(&m.h);
+}
+
 static void test_rounds_are_logarithmic(void **state)
 {
     static const int rows[][2] = {{2, 1}, {3, 3}, {4, 3}, {8, 4}, {64, 7}, {128, 8}, {1024, 11}};
@@ -904,6 +927,7 @@ int main(void)
         cmocka_unit_test(test_lost_node_is_no_peer),
         cmocka_unit_test(test_only_node_that_is_left_is_named),
         cmocka_unit_test(test_all_gpus_slow_are_one_finding),
+        cmocka_unit_test(test_slow_part_of_a_slow_cluster_fails),
         cmocka_unit_test(test_rounds_are_logarithmic),
         cmocka_unit_test(test_no_round_repeats_a_pair),
     };

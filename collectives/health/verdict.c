@@ -1352,6 +1352,24 @@ out:
     return rc;
 }
 
+/* Returns whether a slow pair is near the typical one of a slow rail, whose finding then has the level of the pair. */
+static bool raise_common(const struct pairs *p, const struct slow_pair *pair, const struct bb_health_finding *f)
+{
+    if (p->rail[pair->gpu].common == BB_HEALTH_OK || f->value < UNSTEADY * p->rail[pair->gpu].peers.median)
+        return false;
+    for (size_t i = 0; i < p->h->n; i++) {
+        struct bb_health_finding *common = &p->h->findings[i];
+
+        if (common->test == BB_HEALTH_PAIRS &&
+            (common->part == BB_HEALTH_ALL || (common->part == BB_HEALTH_A_RAIL && common->gpu == pair->gpu))) {
+            common->value = fmin(common->value, f->value);
+            common->level = MAX(common->level, f->level);
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Adds the findings about slow pairs: unsteady NICs and paths, or `once`: paths that were slow only once. */
 static int add_slow_pairs(struct pairs *p, const struct slow_pair *pairs, int n, bool once)
 {
@@ -1371,7 +1389,7 @@ static int add_slow_pairs(struct pairs *p, const struct slow_pair *pairs, int n,
         if (f.slow > 0)
             f.level = BB_HEALTH_WARN;
         if (f.level == BB_HEALTH_OK || !(pair->is_path || f.slow > 0) || (f.slow == 1) != once ||
-            (f.part != BB_HEALTH_A_PATH && has_finding(p->h, BB_HEALTH_A_NIC, f.node, -1)))
+            (f.part != BB_HEALTH_A_PATH && has_finding(p->h, BB_HEALTH_A_NIC, f.node, -1)) || raise_common(p, pair, &f))
             continue;
         if (f.part == BB_HEALTH_A_PATH && f.slow == 0)
             TRY(find_direction(p, &f));

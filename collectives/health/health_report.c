@@ -630,6 +630,19 @@ int bb_health_save_row(const struct bb_health_report *r, enum bb_health_test tes
                                     r->health->attempt, "value", value, "unit", row->unit));
 }
 
+/* Names the NIC of a finding, if it is known: by its RDMA device, or, of GPUs that share NICs, by its number in the profile. */
+static json_t *nic_json(const struct bb_health_report *r, const struct bb_health_finding *f)
+{
+    const int rank = f->part == BB_HEALTH_A_NIC ? rank_at(r, f->node, f->gpu) : -1, gpus = r->health->node_gpus;
+    const char *nics = rank >= 0 && r->nics ? r->nics[rank] : "";
+
+    if (*nics && !strchr(nics, ','))
+        return json_string(nics);
+    return rank >= 0 && !*nics && gpus > r->health->node_nics && r->health->node_nics > 0
+               ? json_sprintf("NIC %d", f->gpu * r->health->node_nics / gpus)
+               : json_null();
+}
+
 static json_t *findings_json(const struct bb_health_report *r)
 {
     json_t *list = json_array();
@@ -640,17 +653,17 @@ static json_t *findings_json(const struct bb_health_report *r)
         const struct bb_device_info *d = device_of(r, f);
 
         json_array_append_new(
-            list,
-            json_pack(
-                "{s:s, s:s, s:s?, s:s, s:o, s:s?, s:s, s:o, s:s?, s:b, s:b, s:o, s:s?, s:s?, s:o, s:o, s:o, s:i, s:s}",
-                "level", bb_health_level_name(f->level), "stage", stage_of(f), "test",
-                f->test < BB_HEALTH_TESTS ? bb_health_tests[f->test].name : NULL, "part", bb_health_parts[f->part],
-                "node", number_or_null(f->node), "host", f->node < 0 ? NULL : host_of(r, f->node), "name",
-                part_text(r, f, part), "other_node", number_or_null(f->other), "other_host",
-                f->other < 0 ? NULL : host_of(r, f->other), "one_way", f->one_way, "lost_gpus", f->lost_gpus, "gpu",
-                number_or_null(f->gpu), "pci", d ? d->pci : NULL, "uuid", d ? d->uuid : NULL, "value",
-                bb_json_real(f->value), "expected", bb_json_real(f->expected), "median", bb_json_real(f->median),
-                "tries", f->tries, "reason", reason_text(r, f, reason)));
+            list, json_pack("{s:s, s:s, s:s?, s:s, s:o, s:s?, s:s, s:o, s:s?, s:b, s:b, s:o, s:s?, s:s?, s:o, s:o, "
+                            "s:o, s:i, s:s, s:o}",
+                            "level", bb_health_level_name(f->level), "stage", stage_of(f), "test",
+                            f->test < BB_HEALTH_TESTS ? bb_health_tests[f->test].name : NULL, "part",
+                            bb_health_parts[f->part], "node", number_or_null(f->node), "host",
+                            f->node < 0 ? NULL : host_of(r, f->node), "name", part_text(r, f, part), "other_node",
+                            number_or_null(f->other), "other_host", f->other < 0 ? NULL : host_of(r, f->other),
+                            "one_way", f->one_way, "lost_gpus", f->lost_gpus, "gpu", number_or_null(f->gpu), "pci",
+                            d ? d->pci : NULL, "uuid", d ? d->uuid : NULL, "value", bb_json_real(f->value), "expected",
+                            bb_json_real(f->expected), "median", bb_json_real(f->median), "tries", f->tries, "reason",
+                            reason_text(r, f, reason), "nic", nic_json(r, f)));
     }
     return list;
 }

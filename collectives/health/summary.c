@@ -38,7 +38,7 @@ static int count_levels(const json_t *list, enum bb_health_level level)
     return n;
 }
 
-/* Returns the number of parts with findings of this level; the link of two GPUs is one part. */
+/* Returns the number of parts with findings of this level; the link of two GPUs, or the NIC that GPUs share, is one part. */
 static int count_parts(const json_t *findings, enum bb_health_level level)
 {
     json_t *names = json_object();
@@ -51,7 +51,8 @@ static int count_parts(const json_t *findings, enum bb_health_level level)
         const bool is_all = strcmp(text_of(f, "part"), "all") == 0; /* "most of the cluster" once for each test */
         const char *name = text_of(f, is_all ? "reason" : "name"), *link = strstr(text_of(f, "reason"), ": GPU");
         const bool is_link = link && strstr(link, "link between them"); /* a finding for each of its two GPUs */
-        char *cause = bb_format("%s%s", is_link ? text_of(f, "host") : "", is_link ? link : name);
+        const char *of_host = is_link ? link : text_of(f, "nic");
+        char *cause = bb_format("%s%s", *of_host ? text_of(f, "host") : "", *of_host ? of_host : name);
 
         json_object_set_new(names, cause, json_null());
         free(cause);
@@ -374,11 +375,12 @@ static void add_lost_node(json_t *root, json_t *verdict, const char *stage, json
     }
     json_array_insert_new(
         json_object_get(root, "findings"), 0,
-        json_pack("{s:s, s:s, s:n, s:s, s:O, s:s, s:s, s:n, s:n, s:b, s:b, s:n, s:n, s:n, s:n, s:n, s:n, s:i, s:O}",
-                  "level", bb_health_level_name(BB_HEALTH_FAIL), "stage", stage, "test", "part",
-                  bb_health_parts[BB_HEALTH_A_NODE], "node", json_object_get(verdict, "node"), "host", host, "name",
-                  host, "other_node", "other_host", "one_way", false, "lost_gpus", false, "gpu", "pci", "uuid", "value",
-                  "expected", "median", "tries", 1, "reason", reason));
+        json_pack(
+            "{s:s, s:s, s:n, s:s, s:O, s:s, s:s, s:n, s:n, s:b, s:b, s:n, s:n, s:n, s:n, s:n, s:n, s:i, s:O, s:n}",
+            "level", bb_health_level_name(BB_HEALTH_FAIL), "stage", stage, "test", "part",
+            bb_health_parts[BB_HEALTH_A_NODE], "node", json_object_get(verdict, "node"), "host", host, "name", host,
+            "other_node", "other_host", "one_way", false, "lost_gpus", false, "gpu", "pci", "uuid", "value", "expected",
+            "median", "tries", 1, "reason", reason, "nic"));
     all = shorten(bb_format("%s%s%s", json_string_value(reason), *others ? ", " : "", others));
     json_object_set_new(verdict, "reason", json_string(all));
     free(all);
@@ -578,10 +580,15 @@ static void print_rest(const json_t *root, const json_t *rows, bool partly)
 
 /* ---- the command that continues ---- */
 
-/* Prints a word, quoted. is_output: the name of a file, which gets a suffix, so that the file of this run remains. */
+/* Prints a word, quoted. is_output: the name of a file, which gets ".2" before its ending, so that the file of this run remains, and
+ * a collector of *.prom or *.xml finds the other one. */
 static void print_word(const char *word, bool is_output)
 {
-    char *name = bb_format("%s%s", word, is_output && !bb_begins_with(word, "/dev/") ? ".2" : "");
+    const char *base = strrchr(word, '/'), *dot = strrchr(word, '.');
+    const bool has_ending = dot && dot > (base ? base + 1 : word);
+    const int stem = (int)(has_ending ? (size_t)(dot - word) : strlen(word));
+    char *name =
+        bb_format("%.*s%s%s", stem, word, is_output && !bb_begins_with(word, "/dev/") ? ".2" : "", word + stem);
 
     putchar(' ');
     bb_quote(name, stdout);

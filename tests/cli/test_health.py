@@ -808,6 +808,13 @@ def test_slow_rail_is_not_a_slow_node(busbar, tmp_path):
     assert {row["stage"] for row in root["results"]} == {"pairs"}
 
 
+def test_nic_that_gpus_share_is_one_part(busbar, tmp_path):
+    """The profile has four NICs for eight GPUs: GPU 0 and GPU 1 have the first one."""
+    root, found, done = health(busbar, tmp_path, "--only", "pairs", ranks=12, nodes=3, status=5, slow="link=node1-nic0:0.5", EMU_CLUSTER="a100-pcie-ib")
+    assert found == {("fail", "nic", 1, 0), ("fail", "nic", 1, 1)} and {f["nic"] for f in root["findings"]} == {"NIC 0"}
+    assert done.stdout.splitlines()[-1].startswith("# FAILED: 1 part; ") and "; and 1 more" not in done.stderr
+
+
 @pytest.mark.parametrize("factor", [0.95, 0.9])
 def test_slightly_slow_nic_is_one_finding(busbar, tmp_path, factor):
     _, found, _ = health(busbar, tmp_path, ranks=8, nodes=4, status=5, slow=f"link=node1-nic0:{factor}")
@@ -1066,6 +1073,14 @@ def test_unequal_hosts_get_a_mapping_that_works(busbar, tmp_path):
     assert done.returncode == 0 and "# 3 ranks on 3 nodes" in done.stdout
 
 
+@pytest.mark.parametrize("name, other", [("r.prom", "r.2.prom"), ("a.b/r", "a.b/r.2"), ("a.b/.prom", "a.b/.prom.2"), ("r.x.prom", "r.x.2.prom")])
+def test_other_file_of_the_command_that_continues_keeps_its_ending(busbar, tmp_path, name, other):
+    """The textfile collector of node_exporter reads *.prom, CI systems collect *.xml."""
+    (tmp_path / "a.b").mkdir()
+    done = busbar.run("health", "--quick", "--only", "pairs", "--prometheus", name, ranks=8, mpirun=(), env=ROOT_LOST, cwd=tmp_path)
+    assert re.findall("^# continue: .* --prometheus (\\S+)", done.stdout, re.M) == [other], done.stdout
+
+
 @pytest.mark.parametrize("options, printed", [((), ""), (("--bind-to", "none", "-x", "WORD=a b"), " --bind-to none -x 'WORD=a b'")])
 def test_command_that_continues_without_the_lost_node(busbar, tmp_path, options, printed):
     """The line is executed as printed, with mpirun's own options; a stand-in for ssh starts Open MPI's daemons of the hosts here."""
@@ -1075,11 +1090,11 @@ def test_command_that_continues_without_the_lost_node(busbar, tmp_path, options,
     done = busbar.run("health", "--quick", "--json", tmp_path / "r.json", ranks=8, mpirun=options, env=ROOT_LOST)
     (line,) = re.findall("^# continue: (.*)$", done.stdout, re.M)
     assert re.fullmatch(r"\S+ -n 6 --host \S+-node1:2,\S+-node2:2,\S+-node3:2" + re.escape(printed) +
-                        r" busbar-emulated health --quick --json \S+/r.json.2 --from pairs", line)
+                        r" busbar-emulated health --quick --json \S+/r.2.json --from pairs", line)
     env = {**os.environ, **LOST, **stand_in_for_ssh(tmp_path), "EMU_FAULT": "", "EMU_NODES": "3", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     rest = subprocess.run(["timeout", "90", "sh", "-c", line], env=env, capture_output=True, text=True)
-    assert (tmp_path / "r.json.2").exists(), (line, rest)
-    root = json.loads((tmp_path / "r.json.2").read_text())
+    assert (tmp_path / "r.2.json").exists(), (line, rest)
+    root = json.loads((tmp_path / "r.2.json").read_text())
     assert rest.returncode == 0 and root["status"] == "ok" and len(root["verdicts"]) == 3, rest.stderr
     assert {test["stage"] for test in root["tests"] if test["median"]} == {"pairs", "bisection", "rails", "whole"}
 

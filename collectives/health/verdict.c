@@ -138,13 +138,12 @@ const char *bb_health_percent(double part, char text[BB_HEALTH_PERCENT_TEXT])
 {
     static const double limits[] = {BB_HEALTH_FAILS, BB_HEALTH_WARNS, BB_HEALTH_OUTLIER};
 
-    snprintf(text, BB_HEALTH_PERCENT_TEXT, "%.0f %%", 100 * part);
+    int decimals = 0;
+
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
-        for (int digits = 1; digits < 4 && fabs(part - limits[i]) < 0.01; digits++) {
-            snprintf(text, BB_HEALTH_PERCENT_TEXT, "%.*f %%", digits, 100 * part);
-            if ((part < limits[i]) == (strtod(text, NULL) < 100 * limits[i]))
-                break;
-        }
+        if (fabs(part - limits[i]) < 0.01)
+            decimals = bb_decimals_beside(-100 * part, -100 * limits[i], 1); /* below a limit: the negative is above */
+    snprintf(text, BB_HEALTH_PERCENT_TEXT, "%.*f %%", decimals, 100 * part);
     return text;
 }
 

@@ -70,4 +70,4 @@ def test_options_for_several_ranks_have_no_effect_with_one(busbar, args, equival
     """A loop over the sizes of an axis may begin with 1. Without the size, the option is an error."""
     model = () if "--model" in args else ("--model", "gpt2_small")
     given, plain = (accept(busbar, "plan", "transformer", *model, *text.split(), "--ranks", 4, *CLUSTER) for text in (args, equivalent))
-    assert given.replace("with --ep 1 the next", "the next").splitlines()[2:] == plain.splitlines()[2:]
+    assert given.replace("with the given options --ep 1, the next", "the next").splitlines()[2:] == plain.splitlines()[2:]

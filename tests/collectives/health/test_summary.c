@@ -54,7 +54,7 @@ static void test_srun_excludes_failed_nodes(void **state)
     text = report(root);
     assert_int_equal(strncmp(text, "fail    pairs     b: rank 2 and 1 more were lost in stage pairs\n", 61), 0);
     assert_non_null(strstr(text,
-                           "# continue: srun --exclude=b,c -N 2 -n 4 busbar health --only all '--json=a b.json.2' "
+                           "# continue: srun --exclude=b,c -N 2 -n 4 busbar health --only all '--json=a b.2.json' "
                            "--from pairs\n"));
     json_decref(root);
 }

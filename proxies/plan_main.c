@@ -114,11 +114,15 @@ static const struct bb_opt plan_options[] = {
              "transformer: also list every order of the axes (--order), sorted by inter-node bytes per step; requires "
              "--gpus-per-node or --cluster",
              .needs = BB_PLAN_ONE_STEP | BB_FEATURE_TRANSFORMER | BB_PLAN_NODES),
-    OPT_FLAG(0, "best-layout", FIELD(best_layout),
-             "transformer, with --cluster and --global-batch-size: instead of one plan, search for the fastest layouts "
-             "that fit in GPU memory; given values of tp, cp, ep, pp, vpp, schedule, micro-batch size, recompute and "
-             "dp-sync are kept, the others are searched (with a given dp-sync that shards, only layouts with replicas)",
-             .needs = BB_PLAN_STEP | BB_FEATURE_TRANSFORMER | BB_PLAN_CLUSTER, .everyday = true),
+    OPT_FLAG(
+        0, "best-layout", FIELD(best_layout),
+        "transformer, with --cluster and --global-batch-size: instead of one plan, search for the fastest layouts "
+        "that fit in GPU memory; given values of tp, cp, ep, pp, vpp, schedule, micro-batch size, recompute and "
+        "dp-sync are kept, the others are searched (with a given dp-sync that shards, only layouts with replicas); not "
+        "searched: tp above 1 without --sequence-parallel; --tp-comm-overlap, except for megatron on Hopper and "
+        "Blackwell with NVLink "
+        "(a given one is kept)",
+        .needs = BB_PLAN_STEP | BB_FEATURE_TRANSFORMER | BB_PLAN_CLUSTER, .everyday = true),
     OPT_STRING(
         0, "memory-margin", FIELD(memory_margin), "5%", "PERCENT",
         "with --best-layout: part of the GPU memory that stays free, for the CUDA context, NCCL and fragmentation",

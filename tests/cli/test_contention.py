@@ -135,6 +135,16 @@ def test_a_cost_above_the_delay_is_explained(busbar, part, direct):
     assert re.search(r" costs [0-9.]+ m?s of the step, \+[0-9.]+%(.*)", line)[1] == reason
 
 
+def test_generation_of_a_profile_does_not_depend_on_its_rate(predicted, busbar):
+    """An H20 is a Hopper GPU with 148 TFLOP/s, less than an A100."""
+    step = "transformer --model llama3_8b --layers 4 --ranks 8 --global-batch-size 16 --set tflops.bfloat16=148"
+    gemm = H100["achieved"]["gemm"]
+    for more, factor in (("", 0.95), (" --set generation=Hopper", 0.95), (" --set generation=Ampere", 1)):  # PyTorch's, software.c
+        assert predicted(f"{step} --software torch{more}")["compute"]["efficiency"] == pytest.approx(factor * gemm)
+    done = busbar.run("plan", *step.split(), "--cluster", "h100-sxm-ib", "--set", "generation=Ada", emulated=False)
+    assert done.returncode == 2 and done.stderr == "busbar: --set: h100-sxm-ib: 'generation' is not valid, expected Ampere, Hopper or Blackwell\n"
+
+
 def test_a_faster_nic_does_not_lengthen_a_step_of_pytorch(predicted):
     """NCCL's memory bandwidth does not depend on the kernels of the software, which in PyTorch reach 45 % of the profile's bandwidth on Hopper."""
     step = "transformer --model llama3_70b --layers 4 --ranks 16 --cp 2 --micro-batches 4 --seq-length 1024 --dp-sync hsdp"

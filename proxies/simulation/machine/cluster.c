@@ -5,6 +5,7 @@
 #include "bootstrap/base/alloc.h"
 #include "proxies/form/models/profile.h"
 #include "proxies/simulation/machine/fabric.h"
+#include "proxies/simulation/machine/software.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -61,6 +62,7 @@ static const struct bb_json_field fields[] = {INTEGER("gpus_per_node", gpus_per_
                                               OPTIONAL_TIME("inter.group_us", inter.group_us),
                                               OPTIONAL_TIME("inter.message_us", inter.message_us),
                                               BB_FIELD("transport", BB_JSON_ANY, 0),
+                                              BB_FIELD("generation", BB_JSON_ANY, 0),
                                               BB_FIELD("tflops.float8", BB_JSON_ANY, 0),
                                               OPTIONAL("tflops.float4", tflops_float4, 0, MAX_RATE),
                                               BB_FIELD("achieved", BB_JSON_ANY, 0),
@@ -366,6 +368,19 @@ static int check_domain(const char *name_or_path, const struct bb_cluster *c)
                         c->host_gpus, c->domain_gpus);
 }
 
+static int read_generation(const json_t *root, const char *name_or_path, struct bb_cluster *c)
+{
+    const json_t *value = json_object_get(root, "generation");
+    const char *name = json_string_value(value);
+
+    while (name && c->generation < BB_GPU_GENERATIONS && strcmp(bb_gpu_generations[c->generation], name) != 0)
+        c->generation++;
+    if (value && (!name || c->generation == BB_GPU_GENERATIONS))
+        return bb_err(BB_EUSAGE, "%s: 'generation' is not valid, expected Ampere, Hopper or Blackwell", name_or_path);
+    c->generation = value ? c->generation + 1 : 0;
+    return 0;
+}
+
 static int read_profile(const json_t *root, const char *name_or_path, struct bb_cluster *cluster)
 {
     const char *name, *doubtful = json_string_value(json_object_get(root, "doubtful"));
@@ -382,6 +397,7 @@ static int read_profile(const json_t *root, const char *name_or_path, struct bb_
     snprintf(cluster->transport, sizeof(cluster->transport), "%s", transport ? transport : "");
     TRY(bb_json_read(root, name_or_path, fields, cluster));
     TRY(check_domain(name_or_path, cluster));
+    TRY(read_generation(root, name_or_path, cluster));
     TRY(read_achieved(root, name_or_path, cluster));
     TRY(read_nccl(root, name_or_path, cluster));
     read_origin(json_object_get(root, "intra"), "from", cluster->link_from[0]);

@@ -128,6 +128,7 @@ struct bb_cluster {
     char name[192];     /* with the changes of --set, truncated: "h100-sxm-ib with inter.gbps=97" */
     bool is_changed;    /* by --set */
     char transport[24]; /* how nodes communicate: "infiniband", "roce", "efa-v2"...; "": unknown */
+    int generation;     /* 1 + enum bb_gpu_generation (software.h); 0: not stated */
     int gpus_per_node, sm_count, clock_khz;
     int domain_gpus, host_gpus; /* GPUs of an NVLink domain of several hosts, which is a node here, and of a host; 0: a
                                    node is a host */

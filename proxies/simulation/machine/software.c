@@ -11,6 +11,8 @@ const char *const bb_gpu_generations[BB_GPU_GENERATIONS + 1] = {"Ampere", "Hoppe
 
 enum bb_gpu_generation bb_cluster_generation(const struct bb_cluster *c)
 {
+    if (c->generation > 0)
+        return (enum bb_gpu_generation)(c->generation - 1);
     return c->tflops_bfloat16 > BLACKWELL_TFLOPS ? BB_BLACKWELL
            : c->tflops_bfloat16 > HOPPER_TFLOPS  ? BB_HOPPER
                                                  : BB_AMPERE;

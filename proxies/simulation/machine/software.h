@@ -9,9 +9,10 @@
 
 enum bb_gpu_generation { BB_AMPERE, BB_HOPPER, BB_BLACKWELL, BB_GPU_GENERATIONS };
 extern const char *const bb_gpu_generations[BB_GPU_GENERATIONS + 1];
-/* bb_cluster_generation - returns the generation of a profile's GPUs, by the peak rate of 16-bit GEMMs. */
+/* bb_cluster_generation - returns the generation of a profile's GPUs: its key "generation", or by the peak rate of 16-bit
+ * GEMMs. */
 enum bb_gpu_generation bb_cluster_generation(const struct bb_cluster *c);
-/* bb_cluster_is_ada - returns whether the GPUs have the 16-bit rates of Ampere, but FP8 and no HBM. */
+/* bb_cluster_is_ada - returns whether the generation is Ampere by the rate of GEMMs, but the GPUs have FP8 and no HBM. */
 bool bb_cluster_is_ada(const struct bb_cluster *c);
 /* bb_cluster_has_pcie - returns whether PCIe connects the GPUs of a node, by the rate of its links. */
 bool bb_cluster_has_pcie(const struct bb_cluster *c);

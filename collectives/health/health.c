@@ -833,6 +833,21 @@ static int leave_short_nodes(struct run *r)
     return bb_world_leave(&r->session.world, r->session.device.is_short && w->local_rank == 0 ? why : NULL);
 }
 
+static void init_verdicts(struct run *r)
+{
+    r->health.measure = measure;
+    r->health.expect = make_expectations;
+    r->health.arg = r;
+    r->health.rounds = bb_health_wanted_rounds(&r->options);
+    r->health.every_pair = !r->options.quick;
+    for (int test = 0; test < BB_HEALTH_TESTS; test++) {
+        r->health.skip[test] = !bb_health_has(&r->options, bb_health_tests[test].stage);
+        r->health.median[test] = NAN;
+        r->health.share[test] = 1;
+    }
+    r->health.inside_median = NAN;
+}
+
 static int run_health(struct run *r, int argc, char **argv)
 {
     const struct bb_results_head head = {.schema = "busbar.health/1", .argc = argc, .argv = argv, .always = true};
@@ -845,17 +860,7 @@ static int run_health(struct run *r, int argc, char **argv)
                                           .matrix = &r->matrix,
                                           .source = r->source,
                                           .tables = r->set == &bb_health_set ? NULL : &r->tables};
-    r->health.measure = measure;
-    r->health.expect = make_expectations;
-    r->health.arg = r;
-    r->health.rounds = bb_health_wanted_rounds(&r->options);
-    r->health.every_pair = !r->options.quick;
-    for (int test = 0; test < BB_HEALTH_TESTS; test++) {
-        r->health.skip[test] = !bb_health_has(&r->options, bb_health_tests[test].stage);
-        r->health.median[test] = NAN;
-        r->health.share[test] = 1;
-    }
-    r->health.inside_median = NAN;
+    init_verdicts(r);
     TRY(bb_session_begin(s, &r->options.common, BB_SESSION_OBSERVED));
     s->may_be_short = r->set == &bb_health_set; /* for bench, a usage error */
     TRY(bb_session_setup_gpus(s, 0));

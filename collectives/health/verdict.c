@@ -1354,7 +1354,8 @@ out:
 /* Returns whether a slow pair is near the typical one of a slow rail, whose finding then has the level of the pair. */
 static bool raise_common(const struct pairs *p, const struct slow_pair *pair, const struct bb_health_finding *f)
 {
-    if (p->rail[pair->gpu].common == BB_HEALTH_OK || f->value < UNSTEADY * p->rail[pair->gpu].peers.median)
+    if (is_inside(p, pair->a, pair->b) || p->rail[pair->gpu].common == BB_HEALTH_OK ||
+        f->value < UNSTEADY * p->rail[pair->gpu].peers.median)
         return false;
     for (size_t i = 0; i < p->h->n; i++) {
         struct bb_health_finding *common = &p->h->findings[i];

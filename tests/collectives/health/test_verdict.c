@@ -367,8 +367,8 @@ static void test_pairs_in_an_nvlink_domain_have_their_own_expectation(void **sta
     static const int rows[][2] = {{12, 6}, {36, 18}, {36, -2}, {11, 6}, {4, 2}, {8, 4}};
 
     (void)state;
-    for (size_t i = 0; i < 4 * ROWS(rows); i++) {
-        const int nodes = rows[i / 4][0], domain = rows[i / 4][1], other = domain == -2 ? 2 : 1;
+    for (size_t i = 0; i < 5 * ROWS(rows); i++) {
+        const int nodes = rows[i / 5][0], domain = rows[i / 5][1], other = domain == -2 ? 2 : 1;
         struct machine m = machine_of(nodes, 0.003, i);
         int domain_of[36];
 
@@ -379,22 +379,26 @@ static void test_pairs_in_an_nvlink_domain_have_their_own_expectation(void **sta
         m.h.domain_nodes = domain;
         m.h.inside = NVLINK * healthy[BB_HEALTH_PAIRS];
         m.h.every_pair = true;
-        m.slow_nic = i % 4 == 1 ? 3 : -1;
-        m.path_a = i % 4 == 2 ? 0 : -1;
+        m.slow_nic = i % 5 == 1 ? 3 : -1;
+        m.path_a = i % 5 == 2 || i % 5 == 4 ? 0 : -1;
         m.path_b = other;
-        m.slow_rail = i % 4 == 3 ? 6 : -1;
+        m.slow_rail = i % 5 == 3 ? 6 : -1;
+        m.pairs = i % 5 == 4 ? 0.9 : 1; /* of all NICs: no cause of a slow path of NVLink */
         run(&m);
-        if (i % 4 == 0)
+        if (i % 5 == 0)
             assert_true(m.h.n == 0 && fabs(m.h.median[BB_HEALTH_PAIRS] / 48 - 1) < 0.02 &&
                         fabs(m.h.inside_median / (48 * NVLINK) - 1) < 0.02 &&
                         fabs(m.h.median[BB_HEALTH_BISECTION] / 48 - 1) < 0.02);
-        else if (i % 4 == 1)
+        else if (i % 5 == 1)
             assert_true(m.h.n == 1 && find(&m, BB_HEALTH_A_NIC, 3, 1) && fabs(m.h.findings->value / 24 - 1) < 0.05);
-        else if (i % 4 == 2)
+        else if (i % 5 == 2)
             assert_true(nodes > 16 || (m.h.n == 1 && has_path(&m, 0, other) && m.h.findings->expected > 600 &&
                                        fabs(m.h.findings->value / (0.6 * 48 * NVLINK) - 1) < 0.05));
-        else
+        else if (i % 5 == 3)
             assert_true(m.h.n >= 1 && find(&m, BB_HEALTH_A_RAIL, -1, 6));
+        else
+            assert_true(nodes > 16 || (has_path(&m, 0, other) && m.h.findings->level == BB_HEALTH_FAIL &&
+                                       find(&m, BB_HEALTH_ALL, -1, -1)->level == BB_HEALTH_WARN));
         bb_health_release(&m.h);
     }
 }

@@ -761,11 +761,12 @@ static void choose_partners(const struct pairs *p, int round, int *partner)
     }
 }
 
-/* Sets the medians of all rounds. measured, shares: [rounds][nodes * gpus]; NaN share: a pair in one of several domains */
+/* Sets the medians and the lowest value of all rounds. measured, shares: [rounds][nodes * gpus]; NaN share: a pair in one of several domains */
 static void set_medians(struct pairs *p, double *measured, const double *shares)
 {
     const size_t n = count_values(p->h) * (size_t)p->rounds;
     double *inside;
+    bool no_nics; /* they connected no pair */
     struct bb_health *h = p->h;
 
     BB_NEW(inside, n);
@@ -776,10 +777,15 @@ static void set_medians(struct pairs *p, double *measured, const double *shares)
     h->inside_median = bb_health_median(inside, n);
     h->median[BB_HEALTH_PAIRS] = bb_health_median(measured, n);
     h->share[BB_HEALTH_PAIRS] = bb_health_median(shares, n);
-    if (isnan(h->median[BB_HEALTH_PAIRS])) { /* NICs connected no pair */
+    no_nics = isnan(h->median[BB_HEALTH_PAIRS]);
+    if (no_nics) {
         h->median[BB_HEALTH_PAIRS] = bb_health_median(p->values, n);
         h->share[BB_HEALTH_PAIRS] = 1;
     }
+    h->lowest[BB_HEALTH_PAIRS] = NAN;
+    for (size_t i = 0; i < n; i++)
+        if (!isnan(shares[i]) || no_nics) /* fmin ignores NaN */
+            h->lowest[BB_HEALTH_PAIRS] = fmin(h->lowest[BB_HEALTH_PAIRS], h->share[BB_HEALTH_PAIRS] * p->values[i]);
     free(inside);
 }
 
@@ -803,10 +809,6 @@ static int measure_rounds(struct pairs *p)
     }
     p->all = reference_peers(p->values, n, p->h->expected[BB_HEALTH_PAIRS]);
     set_medians(p, measured, shares);
-    p->h->lowest[BB_HEALTH_PAIRS] = NAN;
-    for (size_t i = 0; i < n; i++) /* fmin ignores NaN */
-        p->h->lowest[BB_HEALTH_PAIRS] =
-            fmin(p->h->lowest[BB_HEALTH_PAIRS], p->h->share[BB_HEALTH_PAIRS] * p->values[i]);
 out:
     free(measured);
     free(shares);

@@ -157,7 +157,7 @@ static int resolve_options(void *options, const struct bb_positionals *positiona
             return bb_err(BB_EUSAGE, "%s and --nagios both write to stdout; try: %s", on_stdout[i].option,
                           on_stdout[i].advice);
     if (o->baseline && o->common.json)
-        return bb_err(BB_EUSAGE, "--save-baseline %s is the file of --json %s; leave out --json", o->baseline,
+        return bb_err(BB_EUSAGE, "--save-baseline %s contains all that --json %s would; leave out --json", o->baseline,
                       o->common.json);
     if (o->baseline)
         o->common.json = o->baseline;

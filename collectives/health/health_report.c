@@ -426,7 +426,7 @@ static const char *explain(const struct bb_health_report *r, enum bb_health_test
     const struct bb_health *h = r->health;
     const double ratio = h->median[test] / (h->expected[test] * h->share[test]);
     const bool is_low = isfinite(ratio) && bb_health_judge(ratio) != BB_HEALTH_OK;
-    const struct bb_health_finding *f = is_low ? bb_health_explaining(h, test) : NULL;
+    const struct bb_health_finding *f = is_low ? bb_health_explaining(h, test, ratio) : NULL;
 
     return f ? part_text(r, f, text) : NULL;
 }

@@ -475,16 +475,28 @@ static bool is_explained(struct bb_health *h, const struct bb_health_finding *f)
     return false;
 }
 
-const struct bb_health_finding *bb_health_explaining(const struct bb_health *h, enum bb_health_test test)
+/* Returns how far the value of a finding is from `ratio`, both as parts of what is expected. */
+static double distance_of(const struct bb_health_finding *f, double ratio)
 {
+    const double distance = fabs(f->value / (isfinite(f->expected) ? f->expected : f->median) - ratio);
+
+    return isfinite(distance) ? distance : INFINITY;
+}
+
+const struct bb_health_finding *bb_health_explaining(const struct bb_health *h, enum bb_health_test test, double ratio)
+{
+    const struct bb_health_finding *nearest = NULL;
+
     for (size_t i = 0; i < h->n && test >= BB_HEALTH_PAIRS; i++) {
         const struct bb_health_finding *f = &h->findings[i];
         const bool was_in = !is_of_node(f) || is_active(h, f->node) || (f->test == test && !f->lost);
 
-        if (f->test >= BB_HEALTH_PAIRS && f->test <= test && f->level >= BB_HEALTH_WARN && was_in)
-            return f;
+        if (f->test < BB_HEALTH_PAIRS || f->test > test || f->level < BB_HEALTH_WARN || !was_in)
+            continue;
+        if (!nearest || distance_of(f, ratio) < distance_of(nearest, ratio))
+            nearest = f;
     }
-    return NULL;
+    return nearest;
 }
 
 /* Returns the only node that has not failed; -1: there are several, or none. */

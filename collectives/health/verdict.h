@@ -177,11 +177,12 @@ void bb_health_add(struct bb_health *h, const struct bb_health_finding *f);
 /* bb_health_median - return the median of the finite ones of values[n]; NaN: there is none.
  * bb_health_judge - return the level of a value / its expectation, without peers.
  * bb_health_exceeds - return whether a median / its expectation is so high that the expectation is probably of another machine.
- * bb_health_explaining - return the first finding that explains a low value of a test between nodes; NULL: there is none. */
+ * bb_health_explaining - return the finding that explains a low value of a test between nodes, as a part `ratio` of what is
+ *   expected: of those about this test and earlier ones, the one whose value is nearest to this part; NULL: there is none. */
 double bb_health_median(const double *values, size_t n);
 enum bb_health_level bb_health_judge(double ratio);
 bool bb_health_exceeds(enum bb_health_test test, double ratio);
-const struct bb_health_finding *bb_health_explaining(const struct bb_health *h, enum bb_health_test test);
+const struct bb_health_finding *bb_health_explaining(const struct bb_health *h, enum bb_health_test test, double ratio);
 
 /* bb_health_percent - write a part in percent, "51 %"; near a limit of the rule with the digits that show its side: "96.6 %".
  * Returns text. */

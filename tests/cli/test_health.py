@@ -235,6 +235,20 @@ def test_fault_is_named_next_to_another_one(busbar, tmp_path, factor, nodes, gpu
     assert found == expected and "only while all pairs run" not in done.stdout, done.stdout
 
 
+def test_low_tests_are_explained_by_the_nearest_finding(busbar, tmp_path):
+    """Of a NIC or path with half of the bandwidth in a cluster whose NICs all have 0.85 of it, only the latter explains a median of 0.85."""
+    profile = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())
+    profile["inter"]["gbps"] *= 0.85
+    (tmp_path / "slow.json").write_text(json.dumps({**profile, "name": "slow"}))
+    for slow, part in (("link=node1-node4:0.5", "path"), ("link=node2-nic0:0.45", "nic")):
+        root, found, done = health(busbar, tmp_path, "--only", "pairs", "--expect", "h100-sxm-ib", ranks=6, nodes=6, status=5, slow=slow,
+                                   EMU_CLUSTER=str(tmp_path / "slow.json"))
+        assert {(level, of) for level, of, *_ in found} == {("fail", part), ("warn", "all")}
+        assert re.search(r"^# pairs .*; explained by: the whole cluster$", done.stdout, re.M), done.stdout
+        (check,) = [c for c in root["checks"] if c["check"] == "all_reduce of GPU pairs"]
+        assert check["reason"].endswith("; explained by: the whole cluster"), check
+
+
 def test_slow_bisection_may_be_an_untested_path(busbar, tmp_path):
     """With --quick, 2 of 10 pairs are not tested, among them the slow one."""
     _, found, done = health(busbar, tmp_path, ranks=5, nodes=5, status=5, slow="link=node1-node3:0.5")

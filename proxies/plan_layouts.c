@@ -18,19 +18,19 @@
 #include <string.h>
 
 /* Returns the software that plan assumes for these options without --software. */
-static const struct bb_software *default_software(const struct bb_plan_options *o,
-                                                  const struct bb_transformer_options *t)
+static const struct bb_software *default_software(const struct bb_plan_options *o, const struct bb_proxy_config *c)
 {
-    const enum bb_sync_kind sync = (enum bb_sync_kind)bb_args_index(t->sync, bb_sync_names, BB_SYNC_ALL_REDUCE);
+    const enum bb_sync_kind sync =
+        (enum bb_sync_kind)bb_args_index(c->transformer.sync, bb_sync_names, BB_SYNC_ALL_REDUCE);
 
-    return bb_software_of(NULL, bb_training_assumes_torch(t, sync), !o->config.sync.no_overlap);
+    return bb_software_of(NULL, bb_training_assumes_torch(c, sync), !o->config.sync.no_overlap);
 }
 
 const struct bb_software *bb_plan_layouts_software(const struct bb_plan_options *o)
 {
-    const struct bb_transformer_options *t = &o->given.transformer;
+    const char *software = o->given.transformer.software;
 
-    return t->software ? bb_software_of(t->software, false, false) : default_software(o, t);
+    return software ? bb_software_of(software, false, false) : default_software(o, &o->given);
 }
 
 /* Writes an option with a text as words of a shell. value: NULL: the option is not given */
@@ -83,7 +83,7 @@ static char *command_text(const struct bb_plan_options *o, int gpus_per_node, co
         fprintf(out, " --gpu-memory %zu", o->gpu_memory);
     fputs(o->graph ? " --graph" : "", out);
     write_text(out, "cuda-graph-modules", o->config.transformer.graph_modules);
-    if (o->forecast && bb_plan_layouts_software(o) != default_software(o, &config.transformer))
+    if (o->forecast && bb_plan_layouts_software(o) != default_software(o, &config))
         fprintf(out, " --software %s", bb_plan_layouts_software(o)->name);
     write_text(out, "tokens", o->tokens);
     write_text(out, "mtbf-node", o->failures.mtbf_node);
@@ -303,7 +303,7 @@ static void print_software(const struct bb_plan_options *o, const struct bb_layo
     for (int i = 0; i < found->n && i < o->top && !bb_software_is_torch(s->name); i++) {
         const struct bb_proxy_config config = bb_layouts_config(&o->given, &found->rows[i].choice);
 
-        differs |= s != default_software(o, &config.transformer);
+        differs |= s != default_software(o, &config);
     }
     fprintf(out, "# software: %s in all layouts%s\n", s->name,
             o->given.transformer.software ? ""

@@ -34,7 +34,7 @@ static void resolve_software(struct bb_cluster *cluster, struct bb_proxy_config 
 
     for (int sharded = 0; sharded < 2; sharded++) {
         const struct bb_software *s =
-            bb_software_of(t->software, sharded || bb_training_assumes_torch(t, sync), !config->sync.no_overlap);
+            bb_software_of(t->software, sharded || bb_training_assumes_torch(config, sync), !config->sync.no_overlap);
 
         t->serial[sharded] = !s->overlaps;
         if (sharded == shards)

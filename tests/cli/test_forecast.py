@@ -1176,7 +1176,7 @@ def test_adapters_are_predicted_for_pytorch(busbar):
     assert "software torch by default, see --software (" in shown[0] and "software torch (" in shown[1]
 
 
-@pytest.mark.parametrize("more, software", [("--pp 2", "megatron"), ("--tp 2 --sequence-parallel", "megatron"), ("--dp-sync distributed", "megatron"), ("--tp 2", "torch"),
+@pytest.mark.parametrize("more, software", [("--pp 2", "megatron"), ("--tp 2 --dp 2", "megatron"), ("--tp 2 --dp 4", "torch"), ("--tp 2 --sequence-parallel", "megatron"), ("--dp-sync distributed", "megatron"), ("--tp 2", "torch"),
                                             ("--dp-sync zero1", "torch"), ("--pp 2 --dp-sync zero3", "torch")])
 def test_adapters_are_predicted_for_the_software_that_has_the_layout(busbar, more, software):
     """PEFT has neither pipeline stages nor sequence parallelism nor a distributed optimizer. Adapters of Megatron-LM: one for QKV, one for gate and up."""

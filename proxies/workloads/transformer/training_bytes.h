@@ -11,7 +11,7 @@
 
 /* bb_training_assumes_torch - return whether a step without --software is one of PyTorch: with sharded parameters, or with
  * adapters (--lora-rank) and without what only Megatron-LM has. */
-bool bb_training_assumes_torch(const struct bb_transformer_options *t, enum bb_sync_kind sync);
+bool bb_training_assumes_torch(const struct bb_proxy_config *config, enum bb_sync_kind sync);
 
 /*
  * bb_training_load_arch - load the architecture of --model and apply --layers.

@@ -528,10 +528,13 @@ out:
     return rc;
 }
 
-/* Adapters are those of PEFT, but PEFT has no pipeline stages, no sequence parallelism and no distributed optimizer. */
-bool bb_training_assumes_torch(const struct bb_transformer_options *t, enum bb_sync_kind sync)
+/* Adapters are those of PEFT, but PEFT has no pipeline stages, no sequence parallelism and no distributed optimizer. Without
+ * --pp, the stages are what tp, cp and dp leave of the ranks (bb_grid_resolve). */
+bool bb_training_assumes_torch(const struct bb_proxy_config *config, enum bb_sync_kind sync)
 {
-    const bool megatron = t->pp > 1 || t->sequence_parallel || sync == BB_SYNC_DISTRIBUTED;
+    const struct bb_transformer_options *t = &config->transformer;
+    const bool derived = !t->pp && config->ranks > (long long)t->dp * MAX(t->tp, 1) * MAX(t->cp, 1) && t->dp > 0;
+    const bool megatron = t->pp > 1 || derived || t->sequence_parallel || sync == BB_SYNC_DISTRIBUTED;
 
     return bb_sync_gathers_parameters(sync) || (t->lora_rank > 0 && !megatron);
 }
@@ -544,7 +547,7 @@ int bb_training_load_arch(const struct bb_proxy_config *c, struct bb_arch *arch)
     arch->lora_rank = c->transformer.lora_rank;
     arch->lora_attention = c->transformer.lora_targets && strcmp(c->transformer.lora_targets, "attention") == 0;
     arch->lora_split = c->transformer.software ? strncmp(c->transformer.software, "torch", 5) == 0
-                                               : bb_training_assumes_torch(&c->transformer, sync_kind(c));
+                                               : bb_training_assumes_torch(c, sync_kind(c));
     return rc == 0 && c->layers ? bb_arch_with_layers(arch, c->layers) : rc;
 }
 
@@ -766,7 +769,8 @@ static const char *name_of(const struct bb_training *t, const struct bb_stage *s
 struct bb_memory bb_training_memory(const struct bb_training *t, int ep_rank)
 {
     const struct bb_transformer_options *o = &t->config->transformer;
-    const struct bb_memory_stack *stack = bb_memory_stack_of(o->software, bb_training_assumes_torch(o, t->policy.kind));
+    const struct bb_memory_stack *stack =
+        bb_memory_stack_of(o->software, bb_training_assumes_torch(t->config, t->policy.kind));
 
     return (struct bb_memory){
         .arch = &t->arch,

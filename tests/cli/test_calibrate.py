@@ -467,6 +467,21 @@ def test_slow_nics_and_slow_links_do_not_change_each_other(busbar, calibrate, tm
             assert predicted(busbar, tmp_path, coll, truth, 8 * n) == pytest.approx(truth, rel=0.05), (coll, n)
 
 
+def test_forced_variants_that_the_model_lacks_leave_the_rate_of_nics(busbar, calibrate, tmp_path):
+    """The model has no NVLS for all_gather between nodes, so its time does not show the rate of the NICs, which is that of the starting profile."""
+    run = busbar.json("bench", "all_reduce", "all_gather", "-b", "4K", "-e", "256M", "-f", "4", "-n", "2", "-w", "1", ranks=16, tmp_path=tmp_path,
+                      env={"EMU_CLUSTER": "h100-sxm-ib", "EMU_NODES": "2", "EMU_DATA": "off"})
+    gathers = [row for row in run["results"] if row["collective"] == "all_gather"]
+    for row in gathers:  # of --sweep-algorithms with an NCCL that has it
+        row.update(forced=True, algorithm="NVLS", protocol="Simple")
+    assert max(row["bytes"] for row in gathers) >= 1 << 28
+    (tmp_path / "own.json").write_text(json.dumps(run))
+    done, profile, _ = calibrate("own.json", "--from", "h100-sxm-ib")
+    start = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())
+    assert done.returncode == 0 and profile["inter"]["gbps"] == pytest.approx(start["inter"]["gbps"], rel=0.02), done.stderr
+    assert [v["nic"] for v in profile["nccl"]] == pytest.approx([v["nic"] for v in start["nccl"]], rel=0.02)
+
+
 def test_plan_warns_of_unmeasured_messages(busbar, calibrate, tmp_path, forty_gbps):
     calibrate(*forty_gbps)
     note = "has no measurements of sends and receives between nodes; this prediction uses the values of h100-sxm-ib, rates x 0.825 as ring Simple"

@@ -29,11 +29,14 @@ static bool is_between_nodes(const struct bb_measurement *row)
            (bb_colls[row->call.kind].flags & BB_COLL_ESTIMATED);
 }
 
+/* Returns infinity for a forced variant that the model does not have for the collective. */
 static double time_us(const struct bb_cluster *c, const struct bb_measurement *row)
 {
     const int variant = row->forced ? bb_row_variant(c, row) : -1;
 
-    return variant < 0 ? bb_row_time_us(c, row) : bb_row_time_by_us(c, variant, row);
+    if (!row->forced)
+        return bb_row_time_us(c, row);
+    return variant < 0 ? INFINITY : bb_row_time_by_us(c, variant, row);
 }
 
 /* Fits *profile to all other measurements. Returns the factor of the rates of links that they show (unmeasured_rates.h). */
@@ -107,7 +110,7 @@ void bb_set_start_rates(struct bb_calibration *c)
     profile.inter.gbps = c->base->inter.gbps;
     BB_NEW(large.rows, e->n_rows);
     for (const struct bb_measurement *row = e->rows; row < e->rows + e->n_rows; row++)
-        if (is_between_nodes(row) && row->bytes >= MIN_BYTES)
+        if (is_between_nodes(row) && row->bytes >= MIN_BYTES && isfinite(time_us(&profile, row)))
             large.rows[large.n++] = row;
     if (large.n >= MIN_ROWS)
         c->start.inter.gbps *= search_part(&profile, &large);

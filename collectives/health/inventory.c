@@ -350,7 +350,7 @@ static const char *usual_text(const struct state *all, int size, int item, const
 }
 
 /* Returns the only text with the number of NICs of the profile, which is the usual one although most nodes may have lost a NIC;
- * without it, `usual`. how: in and out */
+ * without it, or if a node has more, `usual`. how: in and out */
 static const char *usual_nics(const struct state *all, int size, int item, int node_nics, const char *usual,
                               const char **how)
 {
@@ -359,9 +359,9 @@ static const char *usual_nics(const struct state *all, int size, int item, int n
     for (int r = 0; r < size && node_nics > 0; r++) {
         const char *text = all[r].text[item];
 
-        if (atoi(text) != node_nics || (found && strcmp(text, found) == 0))
+        if (atoi(text) < node_nics || (found && strcmp(text, found) == 0))
             continue;
-        if (found)
+        if (found || atoi(text) > node_nics) /* more: also ports of NICs for storage */
             return usual;
         found = text;
     }

@@ -513,6 +513,14 @@ def test_slow_path_lengthens_the_trees_that_use_it(busbar, path, halves):
     assert slow - collective_us(*args) == pytest.approx(max(0, 10 * halves * half - max(links, 4 * half)), rel=1e-4, abs=0.01)
 
 
+@pytest.mark.parametrize("path, times", [("0-to-1", 2), ("1-to-0", 1), ("0-1", 2), ("3-to-0", 2), ("0-to-3", 1), ("0-2", 1)])
+def test_slow_path_lengthens_a_ring_in_its_direction(busbar, path, times):
+    """NCCL's rings send from each node to the next one (connectRings in src/graph/connect.cc)."""
+    args = (busbar, "all_reduce", 4, "1G", "--cluster", "h100-sxm-ib", "--gpus-per-node", 1)
+    slow = collective_us(*args, "--slow", f"link=node{path.replace('-to-', '-to-node') if 'to' in path else path.replace('-', '-node')}:0.5")
+    assert slow == pytest.approx(times * collective_us(*args), rel=0.01)
+
+
 @pytest.mark.parametrize("collective, size", [("alltoall", "64M"), ("gather", "64M"), ("all_reduce", "4M")])
 def test_slow_path_has_the_same_effect_on_emulated_gpus(busbar, tmp_path, collective, size):
     args = ("-b", size, "-e", size, "-n", 1, "-w", 0, "--placement", "out_of_place")

@@ -365,7 +365,7 @@ static void add_slow_path(struct path_end *ends, int n, int a, int b, double tim
     const int ahead = (b - a + n) % n;
     const double edges = count_common_edges(n, a, b);
 
-    if (ahead == 1 || ahead == n - 1)
+    if (ahead == 1) /* NCCL's rings send to the next node only (src/graph/connect.cc, connectRings) */
         slow->ring = fmax(slow->ring, times);
     slow->pat = fmax(slow->pat, fmax(pat_part(n, ahead), pat_part(n, n - ahead)) * times);
     ends[a].edges[0] += edges * times;

@@ -155,7 +155,7 @@ def test_text_and_help_match_golden_files(busbar, golden):
 def test_full_plan_prints_how_to_measure_its_largest_row(busbar, tmp_path, args, ranks):
     """bench, with the printed command, calls NCCL with the count of the plan's row; the table has the size per call."""
     text = busbar.run("plan", *args, "--ranks", ranks, "--full", "--json", tmp_path / "p.json", emulated=False).stdout
-    on, command = re.search(r"^# size: bytes per call; to measure the \w+ of group \w+, with its (\d+) ranks, on nodes as those of the group:\n#   busbar (bench .*)$", text, re.M).groups()
+    on, command = re.search(r"^# size: bytes per call; to measure the \w+ of group \w+, with its (\d+) ranks on equal nodes:\n#   busbar (bench .*)$", text, re.M).groups()
     traffic = [t for role in json.loads((tmp_path / "p.json").read_text())["roles"] for t in role["traffic"]]
     most = max(traffic, key=lambda t: t["bytes"])
     assert int(on) == most["group_size"] and all(t["call_bytes"] * t["calls"] == t["bytes"] for t in traffic)

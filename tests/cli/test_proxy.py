@@ -653,7 +653,7 @@ def test_rejects_kernels_above_gpu_memory_with_an_alternative(busbar, tmp_path):
     path.write_text(json.dumps(cluster))
     env = {**NO_DATA, "EMU_CLUSTER": str(path)}
     predicted = planned(busbar, "cosmoflow", (), 4, "--compute", "gemm", "--cluster", path)["predicted"]["memory"]
-    assert predicted == {"needed_bytes": total, "available_bytes": int(cluster["memory_bytes"]), "fits": False,
+    assert predicted == {"needed_bytes": total, "available_bytes": int(cluster["memory_bytes"]), "fits": False, "tight": False,
                          "of": "buffers", "buffers_bytes": total}
     done = busbar.run("proxy", "cosmoflow", *ONE, "--compute", "gemm", ranks=4, env=env)
     assert done.returncode == 2 and done.stdout == ""

@@ -451,8 +451,7 @@ static void print_measurement(const struct bb_plan *plan, FILE *out)
         return;
     shown = bb_traffic_show(&plan->step->layout, most);
     fprintf(out,
-            "\n# size: bytes per call; to measure the %s of group %s, with its %d rank%s, on nodes as those of the "
-            "group:\n#   "
+            "\n# size: bytes per call; to measure the %s of group %s, with its %d rank%s on equal nodes:\n#   "
             "busbar bench %s --sizes %zu -d %s\n",
             shown.kind, shown.group, most->group_size, bb_plural(most->group_size),
             most->kind == BB_OP_COLLECTIVE ? shown.kind : "sendrecv", shown.call_bytes, shown.dtype);

@@ -757,12 +757,26 @@ static bool is_transformer_profile(const json_t *root)
     return (family && strcmp(family, FAMILY) == 0) || json_object_get(root, FAMILY);
 }
 
+/* Returns the transformer whose name most probably continues the name of a profile; NULL: there is none. */
+static const char *find_longer_name(const char *where)
+{
+    const char *names[MAX_NAMES];
+    size_t n = 0;
+
+    for (size_t i = 0, all = bb_profile_names("models", names, MAX_NAMES); i < all; i++)
+        if (strncmp(names[i], where, strlen(where)) == 0 && strcmp(names[i], where) != 0)
+            names[n++] = names[i];
+    return bb_nearest_word(where, names, n);
+}
+
 /* Rejects a profile of a model that is not a transformer (its key "family" names another kind of model). */
 static int reject_family(const char *where, const json_t *root)
 {
-    const char *family = json_string_value(json_object_get(root, "family"));
+    const char *family = json_string_value(json_object_get(root, "family")), *longer = find_longer_name(where);
     const bool is_replica = family && strcmp(family, "residual_network") == 0;
 
+    if (longer)
+        return bb_err(BB_EUSAGE, "model '%s' is not a transformer, did you mean '%s'?", where, longer);
     return bb_err(BB_EUSAGE, "model '%s' is not a transformer; 'busbar list models' lists the models of each proxy%s%s",
                   where, is_replica ? "; try: data_parallel --model " : "", is_replica ? where : "");
 }

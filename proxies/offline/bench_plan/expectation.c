@@ -55,12 +55,13 @@ static void set_nics(const struct bb_machine_facts *facts, struct bb_cluster *c)
         c->inter.gbps = gbps;
 }
 
-/* Sets the number of GPUs per node, and reduces the rate of NICs that concurrent groups share. Emulated ranks of one host may
+/* Sets the number of GPUs per node, and reduces the rate of NICs and uplinks that concurrent groups share. Emulated ranks of one host may
  * be on several nodes of the profile. nodes: of the job, in a node of the profile */
 static void set_node_size(const struct bb_machine_facts *facts, int nodes, struct bb_cluster *c)
 {
     struct bb_cluster of_all = *c;
     double demand;
+    int all_nics;
 
     if (facts->emulated && facts->one_host)
         return;
@@ -71,6 +72,8 @@ static void set_node_size(const struct bb_machine_facts *facts, int nodes, struc
     bb_cluster_set_gpus_per_node(&of_all, nodes * facts->concurrent);
     demand = (double)bb_cluster_nics(c) * facts->concurrent / facts->ranks_per_node;
     c->inter.gbps *= fmin(1, bb_cluster_nics(&of_all) / demand);
+    all_nics = bb_cluster_nics(c) + c->fabric.unused_nics;
+    c->fabric.unused_nics = MAX(0, all_nics * facts->ranks_per_node / facts->concurrent - bb_cluster_nics(c));
 }
 
 int bb_expectation_machine(const struct bb_machine_facts *facts, const char *name, struct bb_cluster *cluster,

@@ -65,10 +65,11 @@ static const struct bb_opt plan_options[] = {
     OPT_STRING(0, "tokens", FIELD(tokens), NULL, "COUNT",
                "with --cluster: predict steps, days and GPU hours of training on COUNT tokens (15T, 300B)",
                .needs = BB_PLAN_STEP | BB_PLAN_CLUSTER),
-    OPT_STRING(0, "mtbf-node", FIELD(failures.mtbf_node), NULL, "TIME",
-               "with --tokens: mean time between failures of a node (1500d, 40h); also predict the best checkpoint "
-               "interval, goodput and days with failures; requires --checkpoint and --restart",
-               .needs = BB_PLAN_STEP | BB_PLAN_CLUSTER),
+    OPT_STRING(
+        0, "mtbf-node", FIELD(failures.mtbf_node), NULL, "TIME",
+        "with --tokens: mean time between failures of a node (in NVLink domains: of a host; 1500d, 40h); also predict "
+        "the best checkpoint interval, goodput and days with failures; requires --checkpoint and --restart",
+        .needs = BB_PLAN_STEP | BB_PLAN_CLUSTER),
     OPT_STRING(0, "checkpoint", FIELD(failures.checkpoint), NULL, "TIME",
                "with --mtbf-node: time for which a checkpoint stops training (40s)",
                .needs = BB_PLAN_STEP | BB_PLAN_FAILURES),

@@ -731,7 +731,7 @@ int bb_plan_training_time(const struct bb_plan_options *o, const struct bb_clust
     *t = bb_training_time(step_tokens, o->config.ranks, step_ns, o->training.tokens);
     if (failures->mtbf_node_s == 0)
         return 0;
-    return bb_reliability(failures, bb_cluster_nodes(cluster, o->config.ranks), t, &t->with_failures);
+    return bb_reliability(failures, bb_cluster_hosts(cluster, o->config.ranks), t, &t->with_failures);
 }
 
 static void warn_unmeasured(const struct bb_prediction *p, const struct bb_layout *l)

@@ -168,9 +168,9 @@ static int set_int(const struct bb_opt *opt, const char *text, int *field)
     }
     if (has_units && opt->arg && strcmp(opt->arg, "SAMPLES") == 0)
         return bb_err(BB_EUSAGE,
-                      "--%s: '%s' is not valid, expected a number of samples without unit; try: --%s %zu; if these are "
-                      "tokens, divide by --seq-length: for example --%s %zu for 4096 tokens per sample",
-                      opt->name, text, opt->name, units, opt->name, (units + 4095) / 4096);
+                      "--%s: '%s' is not valid, expected a number of samples without unit; try: --%s %zu; tokens "
+                      "divided by --seq-length are samples",
+                      opt->name, text, opt->name, units);
     if (has_units)
         return bb_err(BB_EUSAGE, "--%s: '%s' is not valid, expected a number without unit; try: --%s %zu", opt->name,
                       text, opt->name, units);

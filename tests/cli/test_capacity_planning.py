@@ -167,6 +167,10 @@ def test_reliability_of_a_large_job(busbar, plan):
     assert "\n  failures      one every 1.8 h; with a checkpoint every 5.89 min: " in text and "GPU hours, goodput 92%\n" in text
     text = busbar.run("plan", *args, "--spares", 4, emulated=False).stdout
     assert re.search("^  failures .* GPU hours with 4 spare nodes, goodput [0-9.]+%$", text, re.M)
+    racks = ("transformer", "--model", "llama3_8b", "--ranks", 144, "--cluster", "gb200-nvl72", "--tokens", "1T", "--mtbf-node", "72d", "--checkpoint", "10s",
+             "--restart", "3m")  # 36 hosts of 4 GPUs: one fails every 2 days, and each is a spare node
+    less, more = (plan(*racks, "--spares", spares, "--repair", "1s")["predicted"]["training"]["with_failures"] for spares in (0, 9))
+    assert less["mtbf_s"] == pytest.approx(2 * 86400) and more["gpu_hours"] / less["gpu_hours"] == pytest.approx(45 / 36, rel=1e-3)
     for days, shown in ((1500, "1,500 days"), (999.8, "1,000 days"), (1, "1 day")):
         small = ("transformer", "--model", "gpt2_small", "--ranks", 8, "--cluster", H100, "--tokens", "1T", "--checkpoint", "10s", "--restart", "3m")
         assert f"one every {shown}; with" in busbar.run("plan", *small, "--mtbf-node", f"{days}d", emulated=False).stdout

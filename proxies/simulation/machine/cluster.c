@@ -757,11 +757,18 @@ int bb_cluster_nodes(const struct bb_cluster *c, int ranks)
     return (ranks - 1) / c->gpus_per_node + 1;
 }
 
-const char *bb_cluster_nodes_text(const struct bb_cluster *c, int ranks, char text[BB_NODES_TEXT])
+int bb_cluster_hosts(const struct bb_cluster *c, int ranks)
 {
     const int nodes = bb_cluster_nodes(c, ranks), used = nodes > 1 ? c->gpus_per_node : ranks, host = c->host_gpus;
     const int last = ranks - (nodes - 1) * used;
-    const int hosts = host > 0 ? (nodes - 1) * ((used - 1) / host + 1) + (last - 1) / host + 1 : 0;
+
+    return host > 0 ? (nodes - 1) * ((used - 1) / host + 1) + (last - 1) / host + 1 : nodes;
+}
+
+const char *bb_cluster_nodes_text(const struct bb_cluster *c, int ranks, char text[BB_NODES_TEXT])
+{
+    const int nodes = bb_cluster_nodes(c, ranks), used = nodes > 1 ? c->gpus_per_node : ranks;
+    const int hosts = bb_cluster_hosts(c, ranks);
     int n;
 
     if (c->domain_gpus == 0) {
@@ -771,7 +778,7 @@ const char *bb_cluster_nodes_text(const struct bb_cluster *c, int ranks, char te
     n = snprintf(text, BB_NODES_TEXT, "%d NVLink domain%s of %d GPUs", nodes, bb_plural(nodes), c->domain_gpus);
     if (used != c->domain_gpus)
         n += snprintf(text + n, BB_NODES_TEXT - (size_t)n, ", %d used", used);
-    if (host > 0)
+    if (c->host_gpus > 0)
         snprintf(text + n, BB_NODES_TEXT - (size_t)n, " (%d host%s)", hosts, bb_plural(hosts));
     return text;
 }

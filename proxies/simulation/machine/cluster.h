@@ -369,6 +369,9 @@ int64_t bb_cluster_self_message_ns(const struct bb_cluster *c, double bytes); /*
 /* ---- GPUs and NICs of a node ---- */
 
 int bb_cluster_nodes(const struct bb_cluster *c, int ranks); /* number of nodes of a job with this number of ranks */
+int bb_cluster_hosts(const struct bb_cluster *c,
+                     int ranks); /* number of hosts, each a node or one of several in an NVLink
+                                                                domain; if unknown, the number of nodes */
 /* bb_cluster_nodes_text - writes "3 nodes", or "2 NVLink domains of 72 GPUs (36 hosts)". Returns text. */
 #define BB_NODES_TEXT 80
 const char *bb_cluster_nodes_text(const struct bb_cluster *c, int ranks, char text[BB_NODES_TEXT]);

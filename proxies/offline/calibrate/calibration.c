@@ -183,10 +183,11 @@ static double max_rise(const struct model *m, const struct bb_fit *fit, const st
 /* Returns the value with which the fit begins. The rate of the NICs is inter.gbps times a fraction of each variant. */
 static double start_of(const struct model *m, const struct bb_calibration_parameter *parameter)
 {
+    const void *rate = (const char *)m->start + parameter->offset;
     double start = parameter->nominal;
 
     if (m->variant >= 0 && parameter->kind == BB_RATE)
-        start = *(const double *)((const char *)m->start + parameter->offset);
+        start = *(const double *)rate;
     if (m->variant >= 0 && m->start->inter.gbps < m->base->inter.gbps &&
         (const char *)m->cluster + parameter->offset == (const char *)&m->cluster->variants[m->variant].nic)
         start *= m->start->inter.gbps / m->cluster->inter.gbps;

@@ -1190,7 +1190,7 @@ def test_node_that_is_lost_before_the_first_test_fails(busbar, tmp_path, call):
 
 def test_hang_after_a_loss_names_the_ranks_that_are_left(busbar, tmp_path):
     """Rank 2 dies; rank 7 hangs when the run goes on without the node of rank 2."""
-    done = busbar.run("health", "--quick", "--only", "pairs", "--timeout", 2, "--drain", ranks=8, env={
+    done = busbar.run("health", "--quick", "--only", "pairs", "--timeout", 5, "--drain", ranks=8, env={
         **LOST, "EMU_FAULT": "die:rank=2,call=3,name=ncclAllReduce;stall:rank=7,call=3,name=ncclAllReduce"})
     assert done.returncode == 4 and re.findall(r"(?m)^scontrol update nodename=\S+-(node\d) ", done.stdout) == ["node1", "node3"], done.stdout
     (line,) = [line for line in done.stderr.splitlines() if "timeout in" in line]

@@ -391,10 +391,10 @@ static void put_findings(const struct view *v, FILE *out)
     {
         const char *test = text_of(finding, "test"), *host = text_of(finding, "host"), *part = text_of(finding, "part"),
                    *peer = text_of(finding, "other_host"), *gpu = text_of(finding, "pci");
-        char *index = *host ? bb_format("%s", "") : json_dumps(json_object_get(finding, "gpu"), JSON_ENCODE_ANY);
-        const char *const labels[LABELS][2] = {
-            {"check", test}, {"part", part}, {"host", host},
-            {"peer", peer},  {"gpu", gpu},   {"gpu_index", *index == 'n' ? "" : index}}; /* null: not about a rail */
+        const json_t *rail = *host ? NULL : json_object_get(finding, "gpu"); /* null: not about a rail */
+        char *index = json_is_integer(rail) ? bb_format("%d", (int)json_integer_value(rail)) : bb_copy_text("");
+        const char *const labels[LABELS][2] = {{"check", test}, {"part", part}, {"host", host},
+                                               {"peer", peer},  {"gpu", gpu},   {"gpu_index", index}};
         char *key = bb_format("%s %s %s %s %s %s", test, part, host, peer, gpu, index);
 
         if (*test && !json_object_get(seen, key)) {

@@ -478,9 +478,7 @@ static bool is_explained(struct bb_health *h, const struct bb_health_finding *f)
 /* Returns how far the value of a finding is from `ratio`, both as parts of what is expected. */
 static double distance_of(const struct bb_health_finding *f, double ratio)
 {
-    const double distance = fabs(f->value / (isfinite(f->expected) ? f->expected : f->median) - ratio);
-
-    return isfinite(distance) ? distance : INFINITY;
+    return isfinite(f->value) ? fabs(ratio_of(f) - ratio) : INFINITY;
 }
 
 const struct bb_health_finding *bb_health_explaining(const struct bb_health *h, enum bb_health_test test, double ratio)

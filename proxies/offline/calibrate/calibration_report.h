@@ -3,7 +3,7 @@
 #define BB_PROXIES_OFFLINE_CALIBRATE_CALIBRATION_REPORT_H
 
 #include "bootstrap/base/stats.h"
-#include "proxies/offline/calibrate/calibration.h"
+#include "proxies/offline/calibrate/parameters/calibration.h"
 
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
 /* better_start.c - the shipped profile that predicts the measurements between nodes best; see calibration.h. */
-#include "proxies/offline/calibrate/calibration.h"
+#include "proxies/offline/calibrate/parameters/calibration.h"
 
 #include "proxies/form/models/profile.h"
 #include "proxies/offline/calibrate/measurements/row_time.h"

@@ -1,15 +1,15 @@
 /* calibration.c - selects the measurements and the parameters of each fit, and runs the fits in order (see
  * calibration.h). */
-#include "proxies/offline/calibrate/calibration.h"
+#include "proxies/offline/calibrate/parameters/calibration.h"
 
 #include "bootstrap/base/alloc.h"
-#include "proxies/offline/calibrate/direct_parameters.h"
 #include "proxies/offline/calibrate/fit/robust_fit.h"
-#include "proxies/offline/calibrate/measured_curves.h"
 #include "proxies/offline/calibrate/measurements/row_time.h"
-#include "proxies/offline/calibrate/parameters.h"
-#include "proxies/offline/calibrate/penalized_variants.h"
-#include "proxies/offline/calibrate/unmeasured_rates.h"
+#include "proxies/offline/calibrate/parameters/direct_parameters.h"
+#include "proxies/offline/calibrate/parameters/measured_curves.h"
+#include "proxies/offline/calibrate/parameters/parameters.h"
+#include "proxies/offline/calibrate/parameters/penalized_variants.h"
+#include "proxies/offline/calibrate/parameters/unmeasured_rates.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* cross_validation.c - the errors of a calibration for sizes and collectives that were not measured; see calibration.h. */
-#include "proxies/offline/calibrate/calibration.h"
+#include "proxies/offline/calibrate/parameters/calibration.h"
 
 #include "bootstrap/base/alloc.h"
 #include "proxies/offline/calibrate/measurements/row_time.h"
-#include "proxies/offline/calibrate/penalized_variants.h"
+#include "proxies/offline/calibrate/parameters/penalized_variants.h"
 
 #include <math.h>
 #include <stdlib.h>

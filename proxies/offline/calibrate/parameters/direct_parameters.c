@@ -1,11 +1,11 @@
 /* direct_parameters.c - see direct_parameters.h. */
-#include "proxies/offline/calibrate/direct_parameters.h"
+#include "proxies/offline/calibrate/parameters/direct_parameters.h"
 
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/stats.h"
 #include "proxies/offline/calibrate/measurements/row_time.h"
-#include "proxies/offline/calibrate/parameters.h"
-#include "proxies/offline/calibrate/penalized_variants.h"
+#include "proxies/offline/calibrate/parameters/parameters.h"
+#include "proxies/offline/calibrate/parameters/penalized_variants.h"
 
 #include <math.h>
 #include <stdlib.h>

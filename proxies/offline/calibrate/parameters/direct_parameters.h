@@ -3,7 +3,7 @@
 #ifndef BB_PROXIES_OFFLINE_CALIBRATE_DIRECT_PARAMETERS_H
 #define BB_PROXIES_OFFLINE_CALIBRATE_DIRECT_PARAMETERS_H
 
-#include "proxies/offline/calibrate/calibration.h"
+#include "proxies/offline/calibrate/parameters/calibration.h"
 
 /* bb_set_node_size - sets gpus_per_node to the value of --gpus-per-node. Without this option, sets it to the maximum
  * number of ranks per measured host if this exceeds the profile's gpus_per_node. Hosts with fewer ranks change

@@ -1,9 +1,9 @@
 /* measured_curves.c - see measured_curves.h. */
-#include "proxies/offline/calibrate/measured_curves.h"
+#include "proxies/offline/calibrate/parameters/measured_curves.h"
 
 #include "bootstrap/base/alloc.h"
 #include "proxies/offline/calibrate/measurements/row_time.h"
-#include "proxies/offline/calibrate/penalized_variants.h"
+#include "proxies/offline/calibrate/parameters/penalized_variants.h"
 
 #include <math.h>
 #include <stdlib.h>

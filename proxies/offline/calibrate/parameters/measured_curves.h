@@ -7,7 +7,7 @@
 #ifndef BB_PROXIES_OFFLINE_CALIBRATE_MEASURED_CURVES_H
 #define BB_PROXIES_OFFLINE_CALIBRATE_MEASURED_CURVES_H
 
-#include "proxies/offline/calibrate/calibration.h"
+#include "proxies/offline/calibrate/parameters/calibration.h"
 
 /* bb_keep_curves - sets c->cluster.measured from the measurements for which NCCL chose the variant, without outliers. */
 void bb_keep_curves(struct bb_calibration *c);

@@ -1,5 +1,5 @@
 /* parameters.c - see parameters.h. */
-#include "proxies/offline/calibrate/parameters.h"
+#include "proxies/offline/calibrate/parameters/parameters.h"
 
 #include <math.h>
 #include <stddef.h>

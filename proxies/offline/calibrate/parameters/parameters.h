@@ -3,7 +3,7 @@
 #ifndef BB_PROXIES_OFFLINE_CALIBRATE_PARAMETERS_H
 #define BB_PROXIES_OFFLINE_CALIBRATE_PARAMETERS_H
 
-#include "proxies/offline/calibrate/calibration.h"
+#include "proxies/offline/calibrate/parameters/calibration.h"
 
 /* bb_parameters_init - lists all parameters of the profile c->cluster in c->parameters. The value in the profile is
  * stored as the nominal and as the current value of each parameter. */

@@ -1,8 +1,8 @@
 /* penalized_variants.c - see penalized_variants.h. */
-#include "proxies/offline/calibrate/penalized_variants.h"
+#include "proxies/offline/calibrate/parameters/penalized_variants.h"
 
 #include "proxies/offline/calibrate/measurements/row_time.h"
-#include "proxies/offline/calibrate/parameters.h"
+#include "proxies/offline/calibrate/parameters/parameters.h"
 
 #include <limits.h>
 #include <math.h>

@@ -3,7 +3,7 @@
 #ifndef BB_PROXIES_OFFLINE_CALIBRATE_PENALIZED_VARIANTS_H
 #define BB_PROXIES_OFFLINE_CALIBRATE_PENALIZED_VARIANTS_H
 
-#include "proxies/offline/calibrate/calibration.h"
+#include "proxies/offline/calibrate/parameters/calibration.h"
 
 /*
  * bb_penalize_variants - makes variants (algorithm + protocol) slower in the profile where NCCL did not choose them.

@@ -1,5 +1,5 @@
 /* start_rates.c - the rates of links and NICs with which the fits begin; see calibration.h. */
-#include "proxies/offline/calibrate/calibration.h"
+#include "proxies/offline/calibrate/parameters/calibration.h"
 
 #include "bootstrap/base/alloc.h"
 #include "proxies/offline/calibrate/measurements/row_time.h"

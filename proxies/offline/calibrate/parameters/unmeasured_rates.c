@@ -1,7 +1,7 @@
 /* unmeasured_rates.c - see unmeasured_rates.h. */
-#include "proxies/offline/calibrate/unmeasured_rates.h"
+#include "proxies/offline/calibrate/parameters/unmeasured_rates.h"
 
-#include "proxies/offline/calibrate/parameters.h"
+#include "proxies/offline/calibrate/parameters/parameters.h"
 
 #include <math.h>
 #include <string.h>

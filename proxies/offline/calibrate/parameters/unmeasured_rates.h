@@ -2,7 +2,7 @@
 #ifndef BB_PROXIES_OFFLINE_CALIBRATE_UNMEASURED_RATES_H
 #define BB_PROXIES_OFFLINE_CALIBRATE_UNMEASURED_RATES_H
 
-#include "proxies/offline/calibrate/calibration.h"
+#include "proxies/offline/calibrate/parameters/calibration.h"
 
 /*
  * bb_scale_unmeasured - scales the rates of NCCL's variants (gbps, nic) and of messages (intra.gbps, inter.gbps) that no

@@ -114,6 +114,7 @@ static struct item read_item(const struct bb_opts *set, char **word, bool named)
     struct item item = {.typed = *word, .name = "", .words = word, .n_words = 1};
     const bool assigns = is_assignment(set, *word), is_long = bb_begins_with(*word, "--") && (*word)[2],
                is_short = !is_long && (*word)[0] == '-' && isalpha((unsigned char)(*word)[1]);
+    const struct bb_foreign_name *of_value;
     const char *section;
     size_t at;
 
@@ -130,6 +131,12 @@ static struct item read_item(const struct bb_opts *set, char **word, bool named)
         item.name = section + 1;
     }
     read_values(set, &item, word, named);
+    of_value = bb_opts_find_value(set, item.name, item.length, item.value);
+    if (of_value) {
+        item.row = of_value;
+        item.opt = NULL;
+        item.is_renamed = false;
+    }
     return item;
 }
 

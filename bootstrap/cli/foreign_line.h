@@ -10,6 +10,11 @@
  * "parallelism." of "parallelism.tensor_parallel_degree", may precede the name[length]. */
 const struct bb_foreign_name *bb_opts_find_foreign(const struct bb_opts *set, const char *name, size_t length);
 
+/* bb_opts_find_value - return the row "NAME=VALUE" of a value of the option name[length], of this or another tool; NULL:
+ * none, or value is NULL. */
+const struct bb_foreign_name *bb_opts_find_value(const struct bb_opts *set, const char *name, size_t length,
+                                                 const char *value);
+
 /*
  * bb_opts_translate - return busbar's words for an option of another tool, owned by the caller; NULL: none, or its value is
  * not valid.

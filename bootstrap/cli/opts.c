@@ -370,6 +370,16 @@ const struct bb_foreign_name *bb_opts_find_foreign(const struct bb_opts *set, co
     return row || !key ? row : find_row(set, key + 1, length - (size_t)(key + 1 - name));
 }
 
+const struct bb_foreign_name *bb_opts_find_value(const struct bb_opts *set, const char *name, size_t length,
+                                                 const char *value)
+{
+    char *word = bb_format("%.*s=%s", (int)length, name, value ? value : "");
+    const struct bb_foreign_name *row = value ? bb_foreign_find(set->foreign, word, strlen(word)) : NULL;
+
+    free(word);
+    return row;
+}
+
 char *bb_opts_translate(const struct bb_opts *set, const struct bb_foreign_name **row, const char *value)
 {
     const struct bb_foreign_name *r = *row, *other;
@@ -401,12 +411,15 @@ char *bb_opts_translate(const struct bb_opts *set, const struct bb_foreign_name 
 static int reject_foreign_option(const struct bb_opts *set, const char *typed, const char *name, size_t length,
                                  const char *value)
 {
-    const struct bb_foreign_name *row = bb_opts_find_foreign(set, name, length);
-    char *ours = row ? bb_opts_translate(set, &row, value) : NULL;
+    const struct bb_foreign_name *of_value = bb_opts_find_value(set, name, length, value);
+    const struct bb_foreign_name *row = of_value ? of_value : bb_opts_find_foreign(set, name, length);
+    char *ours = row && !of_value ? bb_opts_translate(set, &row, value) : NULL;
+    char *word = of_value ? bb_format("%s=%s", typed, value) : bb_format("%s", typed);
     const int rc = ours  ? bb_err(BB_EUSAGE, "%s is %s here; try: %s", typed, row->ours, ours)
-                   : row ? reject_foreign(row, typed)
+                   : row ? reject_foreign(row, word)
                          : 0;
 
+    free(word);
     free(ours);
     return rc;
 }
@@ -456,7 +469,7 @@ static int reject_foreign_value(const struct bb_opts *set, const struct bb_opt *
 {
     const bool is_word = opt->kind == BB_OPT_CHOICE && is_valid(NULL, value);
     char *typed = bb_format("--%s=%s", opt->name, value), *number = bb_format("%s=N", opt->name);
-    const struct bb_foreign_name *row = bb_foreign_find(set->foreign, typed + 2, strlen(typed + 2));
+    const struct bb_foreign_name *row = bb_opts_find_value(set, opt->name, strlen(opt->name), value);
     const int rc = row       ? reject_foreign(row, typed)
                    : is_word ? reject_foreign_option(set, typed, number, strlen(number), value)
                              : 0;

@@ -1,10 +1,10 @@
 /* foreign_options.c - names of options of nccl-tests, proxy and plan, with what to type instead under `busbar bench`. */
 #include "collectives/ops/foreign_options.h"
 
-#define SIZES "b e minbytes maxbytes size bytes message-size msg-size"
+#define SIZES "b e minbytes maxbytes size bytes message-size message-sizes msg-size"
 
 const struct bb_foreign_name bb_bench_foreign_options[] = {
-    {"ngpus ranks nproc-per-node", "--gpus", "--gpus 8", NULL},
+    {"ngpus ranks nproc-per-node nranks world-size np num-gpus", "--gpus", "--gpus 8", NULL},
     {"nnodes nodes num-nodes standalone", NULL,
      "--gpus N starts the ranks of one node, mpirun or srun those of several", NULL},
     {"gpus-per-node", NULL,
@@ -25,7 +25,7 @@ const struct bb_foreign_name bb_bench_foreign_options[] = {
     {"sizes " SIZES, "--size", "--size 1M", NULL},
     {"sizes " SIZES, "--bandwidth-sizes", "--bandwidth-sizes 32M", NULL},
     {"factor", "--stepfactor", "--stepfactor 2", NULL},
-    {"dtype type", "--datatype", "--datatype half",
+    {"dtype type precision", "--datatype", "--datatype half",
      "fp16=half float16=half bf16=bfloat16 fp32=float float32=float fp64=double fp8=f8e4m3"},
     {"verify check-iters validate", "--check", "--check 1", NULL},
     {"no-check no-verify", "--check 0", "--check 0", NULL},
@@ -33,8 +33,15 @@ const struct bb_foreign_name bb_bench_foreign_options[] = {
     {"avg", "--average", "--average 1", NULL},
     {"in-place inplace", "--placement in_place", "--placement in_place", NULL},
     {"out-of-place", "--placement out_of_place", "--placement out_of_place", NULL},
-    {"algo proto", NULL, "NCCL reads $NCCL_ALGO and $NCCL_PROTO (bench --sweep-algorithms measures all)", NULL},
-    {"min-bw bandwidth", "--min-busbw", "--min-busbw 1G:300", NULL},
+    {"op-type reduction reduction-op", "--op", "--op sum", NULL},
+    {"channels nchannels num-channels", "--max-ctas", "--max-ctas 16", NULL},
+    {"nic hca interface", NULL, "NCCL reads $NCCL_IB_HCA and $NCCL_SOCKET_IFNAME; busbar bench rails measures each NIC",
+     NULL},
+    {"baseline compare", "--expect", "--expect before.json --min-of-expected 95%", NULL},
+    {"verbose", "--full", "--full", NULL},
+    {"algo proto algorithm protocol nccl-algo nccl-proto nvls ring tree", NULL,
+     "NCCL reads $NCCL_ALGO and $NCCL_PROTO (bench --sweep-algorithms measures all)", NULL},
+    {"min-bw bandwidth min-bandwidth threshold", "--min-busbw", "--min-busbw 1G:300", NULL},
     {"cluster", NULL, "busbar plan has --cluster (busbar plan all_reduce --ranks 64 --cluster h100-sxm-ib)", NULL},
     {"tp pp model", NULL, "busbar proxy and busbar plan have this option", NULL},
     {NULL, NULL, NULL, NULL},

@@ -38,6 +38,34 @@ def test_names_of_megatron_deepspeed_nemo_and_torchtitan(busbar, option, ours):
     assert line.startswith(f"--{option} is {ours} here" if ours else f"--{option} has no counterpart here: "), line
 
 
+GUESSED = {  # name that users guess: part of the answer
+    "--model": "arch model-name model-size model-type model-path params", "--layers": "n-layer num-hidden-layers", "--seq-length": "max-length block-size",
+    "--tp": "tensor-parallelism tp-degree mp-size", "--pp": "pp-degree num-stages", "--cp": "cp-degree context-parallel", "--ep": "ep-degree expert-parallel-size",
+    "--dp": "data-parallel dp-degree", "--vpp": "virtual-stages vp", "--micro-batches": "grad-accum gas gradient-accumulation accumulate-grad-batches",
+    "--global-batch-size": "global-batch", "--micro-batch-size": "bs batch-size-per-gpu", "--recompute full": "remat", "--gemm-precision nvfp4": "precision=fp4",
+    "--tokens": "num-tokens train-tokens dataset-size train-samples max-epochs num-steps iterations", "--fp8": "precision=fp8 dtype=fp8 mixed-precision=fp8",
+    "--set fabric": "oversubscription leaf-size pods rails fabric", "--set inter.latency_us": "latency alpha", "--set inter.gbps": "ib-bandwidth",
+    "--set nics_per_node": "nics nics-per-node", "--set intra.gbps": "nvlink nvlink-bandwidth", "--set transport": "interconnect", "--set memory_gbps": "memory-bandwidth",
+    "--set achieved.gemm": "efficiency", "--tflops": "flops peak-flops", "--cluster": "gpu-type hardware machine", "--gpu-memory": "hbm vram",
+    "--mtbf-node": "node-mtbf", "--checkpoint": "checkpoint-time", "--restart": "recovery-time", "best interval": "checkpoint-interval save-steps",
+    "--slow": "straggler slow-node", "--trace": "timeline", "--best-layout": "auto-tune search", "NCCL chooses": "nvls sharp", "config.json": "d-model n-embd num-heads experts topk",
+    "--gpus-per-node": "ppn gpus-per-host", "busbar bench has": "warmup-iters check expect min-busbw device cudagraph max-ctas", "--sizes": "size message-size bytes"}
+
+
+@pytest.mark.parametrize("answer", GUESSED)
+def test_names_that_users_guess_have_an_answer(busbar, answer):
+    for name in GUESSED[answer].split():
+        line = refusal(busbar, "transformer", f"--{name}")
+        assert re.match(rf"--{name} (is .* here|has no counterpart here: )", line) and answer in line, line
+
+
+def test_a_value_that_is_an_option_here_is_translated_in_a_line(busbar):
+    """Section names precede options of configuration files; the option that has this value is not in the line."""
+    for typed in ("--dtype fp8 --tp-size 2", "--training.dtype=fp8 --tp-size 2", "--trainer.precision fp8 --tp-size 2"):
+        line, _ = translated(busbar, "plan", "transformer", *typed.split(), "--cluster", "h100-sxm-ib")
+        assert line == "plan transformer --fp8 --tp 2 --cluster h100-sxm-ib"
+
+
 def test_bench_says_who_sets_the_gpus_of_a_node(busbar):
     done = busbar.run("bench", "--gpus-per-node", 4, emulated=False)
     assert done.returncode == 2 and all(word in done.stderr for word in ("mpirun -N 8", "srun --ntasks-per-node 8", "EMU_CLUSTER", "EMU_NODES")), done.stderr
@@ -90,7 +118,8 @@ def test_a_command_line_of_megatron_is_translated_at_once(busbar):
                     "--micro-batch-size 1 --seq-length 8192 --sequence-parallel --recompute selective --lora-rank 16 --cluster h100-sxm-ib "
                     "--no-overlap --software megatron")
     assert notes == [("left out", "--swiglu --group-query-attention: the model file contains it"),
-                     ("left out", "--lr --train-samples: it does not change the communication of a step"), NO_OVERLAP]
+                     ("left out", "--lr: it does not change the communication of a step"),
+                     ("by hand", "--train-samples is --tokens (plan: samples times the sequence length) here (for example --tokens 1B)"), NO_OVERLAP]
     assert busbar.run(*line.split(), "--quiet", emulated=False).returncode == 0
     assert translated(busbar, "plan", "transformer", *"--model llama3_70b --ranks 64 --pp 4 --num-layers-per-virtual-pipeline-stage 5".split()) == (
         "plan transformer --model llama3_70b --ranks 64 --pp 4 --vpp 4", [])

@@ -459,39 +459,63 @@ static struct bb_health_finding judge_unit(const struct series *s, size_t unit)
     return f;
 }
 
-/* Returns whether a finding between nodes that take part explains a slow bisection, rail or job. A part that is slow only for
- * some time, which was a warning, then has the level of what it slows down. */
+/* Returns what part of its expectation a value of a finding is, or of what its peers reach, if that is less. */
+static double part_left(const struct bb_health *h, const struct bb_health_finding *f)
+{
+    const double part =
+        isnan(f->expected) ? f->value / h->expected[f->test] : NAN; /* judged by peers, which may be slow, too */
+
+    return fmin(ratio_of(f), part);
+}
+
+/* Returns whether a finding about this test or an earlier one between nodes, on nodes that take part in it, can be the cause of a
+ * value that is this part of its expectation: it is as slow, or slower. */
+static bool can_cause(const struct bb_health *h, const struct bb_health_finding *f, enum bb_health_test test,
+                      double part)
+{
+    const bool takes_part = !is_of_node(f) || is_active(h, f->node) || (f->test == test && !f->lost);
+
+    return test >= BB_HEALTH_PAIRS && f->test >= BB_HEALTH_PAIRS && f->test <= test && takes_part &&
+           UNSTEADY * part_left(h, f) <= part;
+}
+
+/* Returns whether an earlier finding between nodes explains a slow bisection, rail or job: it has no better level, with what it
+ * shares with all its peers. A part that is slow only for some time, which was a warning, gets the level of what it slows down. */
 static bool is_explained(struct bb_health *h, const struct bb_health_finding *f)
 {
-    for (size_t i = 0; i < h->n && f->test >= BB_HEALTH_BISECTION; i++) {
+    for (size_t i = 0; i < h->n; i++) {
         struct bb_health_finding *e = &h->findings[i];
+        enum bb_health_level level = e->level;
 
-        if (e->test >= BB_HEALTH_PAIRS && e->test < f->test && (e->level >= f->level || e->slow_alone) &&
-            (f->gpu < 0 || e->gpu == f->gpu || e->gpu < 0) && (!is_of_node(e) || is_active(h, e->node))) {
+        if (e->test >= f->test || !(f->gpu < 0 || e->gpu == f->gpu || e->gpu < 0) ||
+            !can_cause(h, e, f->test, part_left(h, f)))
+            continue;
+        if (e->slow == 0)
+            level = MAX(level, bb_health_judge(part_left(h, e)));
+        if (level < f->level && !e->slow_alone)
+            continue;
+        if (e->slow_alone)
             e->level = MAX(e->level, f->level);
-            return true;
-        }
+        return true;
     }
     return false;
 }
 
 /* Returns how far the value of a finding is from `ratio`, both as parts of what is expected. */
-static double distance_of(const struct bb_health_finding *f, double ratio)
+static double distance_of(const struct bb_health *h, const struct bb_health_finding *f, double ratio)
 {
-    return isfinite(f->value) ? fabs(ratio_of(f) - ratio) : INFINITY;
+    return isfinite(f->value) ? fabs(part_left(h, f) - ratio) : INFINITY;
 }
 
 const struct bb_health_finding *bb_health_explaining(const struct bb_health *h, enum bb_health_test test, double ratio)
 {
     const struct bb_health_finding *nearest = NULL;
 
-    for (size_t i = 0; i < h->n && test >= BB_HEALTH_PAIRS; i++) {
+    for (size_t i = 0; i < h->n; i++) {
         const struct bb_health_finding *f = &h->findings[i];
-        const bool was_in = !is_of_node(f) || is_active(h, f->node) || (f->test == test && !f->lost);
 
-        if (f->test < BB_HEALTH_PAIRS || f->test > test || f->level < BB_HEALTH_WARN || !was_in)
-            continue;
-        if (!nearest || distance_of(f, ratio) < distance_of(nearest, ratio))
+        if (f->level >= BB_HEALTH_WARN && can_cause(h, f, test, ratio) &&
+            (!nearest || distance_of(h, f, ratio) < distance_of(h, nearest, ratio)))
             nearest = f;
     }
     return nearest;

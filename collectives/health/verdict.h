@@ -25,7 +25,8 @@
  * others, share a slow leaf switch; pairs that are slow only while all pairs run at once share a slow fabric. A part
  * that is slow in some of its measurements only is a warning: a NIC that is slow with several partners which are
  * fast otherwise, or any part below 0.93 of the expectation in one of three measurements. A slow path is measured in
- * each direction. A slow rail or job that a finding of an earlier stage explains is not a finding.
+ * each direction. A slow bisection, rail or job is not a finding if one of an earlier stage explains it: its part is as slow, or
+ * slower, relative to what is expected, and it has no better level.
  */
 #ifndef BB_COLLECTIVES_HEALTH_VERDICT_H
 #define BB_COLLECTIVES_HEALTH_VERDICT_H
@@ -178,7 +179,8 @@ void bb_health_add(struct bb_health *h, const struct bb_health_finding *f);
  * bb_health_judge - return the level of a value / its expectation, without peers.
  * bb_health_exceeds - return whether a median / its expectation is so high that the expectation is probably of another machine.
  * bb_health_explaining - return the finding that explains a low value of a test between nodes, as a part `ratio` of what is
- *   expected: of those about this test and earlier ones, the one whose value is nearest to this part; NULL: there is none. */
+ *   expected: of those about this test and earlier ones that are as slow or slower, the one whose value is nearest to this part;
+ *   NULL: there is none. */
 double bb_health_median(const double *values, size_t n);
 enum bb_health_level bb_health_judge(double ratio);
 bool bb_health_exceeds(enum bb_health_test test, double ratio);

@@ -21,6 +21,7 @@ struct machine {
     double nodes;                                                 /* factor of those */
     double everything;                                            /* factor of all values except those of pairs */
     double pairs;                                                 /* factor of those */
+    double cuts;                                                  /* of those across halves, in place of `pairs` */
     int leaf, leaf_nodes;                                         /* first node of a leaf switch with uplinks for */
     double uplinks;                                               /* this number of nodes; infinite: enough */
     int leaves;          /* number of nodes under each leaf, which has uplinks for */
@@ -75,14 +76,15 @@ static double share(const struct machine *m, const int *partner, int a)
 
 #define NVLINK 13.0 /* rate of a pair in a domain / of one that NICs connect */
 
-static double pair_factor(const struct machine *m, const int *partner, int a, int g)
+static double pair_factor(const struct machine *m, enum bb_health_test test, const int *partner, int a, int g)
 {
     const int b = partner[a];
     const bool inside = m->domain == -2 ? a % 2 == b % 2 : m->domain > 0 && a / m->domain == b / m->domain;
-    double factor = m->pairs * (g == m->slow_rail ? 0.8 : 1) * share(m, partner, a);
+    const double pairs = test == BB_HEALTH_BISECTION && m->cuts > 0 ? m->cuts : m->pairs;
+    double factor = pairs * (g == m->slow_rail ? 0.8 : 1) * share(m, partner, a);
 
     if (g == 1 && (a == m->slow_nic || b == m->slow_nic || a < m->slow_nics || b < m->slow_nics))
-        factor = fmin(factor, m->pairs * m->nic);
+        factor = fmin(factor, pairs * m->nic);
     if (inside)
         factor = NVLINK;
     if (((a == m->path_a && b == m->path_b) || (b == m->path_a && a == m->path_b)) &&
@@ -130,7 +132,7 @@ static int measure(void *arg, enum bb_health_test test, const int *partner, doub
                 own = rails[g];
             if (test == BB_HEALTH_PAIRS || test == BB_HEALTH_BISECTION)
                 own = partner[n] < n ? values[partner[n] * m->h.gpus + g] / healthy[test]
-                                     : own * pair_factor(m, partner, n, g);
+                                     : own * pair_factor(m, test, partner, n, g);
             else
                 own *= m->everything;
             *value = healthy[test] * own;
@@ -359,6 +361,52 @@ static void test_common_cause_is_one_finding(void **state)
     assert_true(find(&m, BB_HEALTH_ALL, -1, -1)->level == BB_HEALTH_FAIL);
     assert_int_equal(bb_health_node_level(&m.h, 0), BB_HEALTH_UNKNOWN); /* as slow as the others */
     bb_health_release(&m.h);
+}
+
+/* Faults of pairs, of the bisection and of rails and the job: a later one that is slower than an earlier one is another fault,
+ * also of the same level. */
+static void test_independent_slower_fault_is_a_finding(void **state)
+{
+    static const struct {
+        double pairs, cuts, rails;
+        int findings;
+    } rows[] = {{0.5, 0.5, 0.5, 1},  {0.5, 0.55, 0.75, 1}, {0.79, 0.79, 0.5, 2}, {0.79, 0.4, 0.79, 2},
+                {0.9, 0.9, 0.82, 2}, {0.79, 0.6, 0.3, 3},  {0.9, 0.9, 0.89, 1},  {1, 0.7, 0.5, 2}};
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        struct machine m = machine_of(8, 0.003, i);
+
+        for (int test = 0; test < BB_HEALTH_PAIRS; test++)
+            m.h.skip[test] = true;
+        m.pairs = rows[i].pairs;
+        m.cuts = rows[i].cuts;
+        m.everything = rows[i].rails;
+        run(&m);
+        assert_int_equal(m.h.n, rows[i].findings);
+        bb_health_release(&m.h);
+    }
+}
+
+/* A slow path between two nodes, and a rail that is slower while its GPUs reduce over all nodes. */
+static void test_slow_path_does_not_hide_a_slower_rail(void **state)
+{
+    (void)state;
+    for (int slower = 0; slower < 2; slower++) {
+        struct machine m = machine_of(8, 0.003, 1);
+        const struct bb_health_finding *f;
+
+        m.path_a = 2;
+        m.path_b = 5;
+        m.everything = slower ? 0.4 : 0.65;
+        for (int test = 0; test < BB_HEALTH_TESTS; test++)
+            m.h.skip[test] = test != BB_HEALTH_PAIRS && test != BB_HEALTH_RAILS;
+        m.h.rounds = 7; /* every pair */
+        run(&m);
+        f = find(&m, BB_HEALTH_ALL, -1, -1);
+        assert_true(has_path(&m, 2, 5) && (f != NULL) == slower && m.h.n == 1 + (size_t)slower);
+        bb_health_release(&m.h);
+    }
 }
 
 /* Two NVLink domains, of consecutive or of every second node: NICs connect the nodes of different ones only. */
@@ -914,6 +962,8 @@ int main(void)
         cmocka_unit_test(test_one_fast_gpu_is_no_slow_majority),
         cmocka_unit_test(test_slow_rail_is_found_once),
         cmocka_unit_test(test_common_cause_is_one_finding),
+        cmocka_unit_test(test_independent_slower_fault_is_a_finding),
+        cmocka_unit_test(test_slow_path_does_not_hide_a_slower_rail),
         cmocka_unit_test(test_pairs_in_an_nvlink_domain_have_their_own_expectation),
         cmocka_unit_test(test_pairs_in_an_nvlink_domain_without_expectation),
         cmocka_unit_test(test_leaf_that_is_slow_at_once_is_named),

@@ -340,7 +340,8 @@ static int predict(struct bb_health *h, const struct bb_health_options *o, bb_fo
     if (json_is_number(rate))
         *value = json_number_value(rate);
     h->domain_nodes = (int)json_integer_value(json_object_get(predicted, "domain_nodes"));
-    read_tiers(h, predicted);
+    if (is_of_pairs(test))
+        read_tiers(h, predicted);
     h->node_gpus = (int)json_integer_value(json_object_get(predicted, "node_gpus"));
     h->node_nics = (int)json_integer_value(json_object_get(predicted, "node_nics"));
     h->node_gpus_source = strcmp(o->expect, "auto") == 0 ? BB_HEALTH_RECOGNISED : BB_HEALTH_NAMED;

@@ -131,7 +131,7 @@ struct bb_health {
     int domain_nodes;     /* this number of them; below 2: each node is one */
     double inside;        /* expected of pairs in a domain, if there are several; NaN: unknown, these are not judged */
     int node_nics;        /* of a node of the profile; 0: unknown */
-    /* leaf switches and pods: consecutive nodes that share uplinks, and the rate of their NICs / that of the uplinks */
+    /* leaf switches and pods: consecutive nodes that share uplinks, and the rate of the job's NICs / that of the uplinks */
     struct bb_health_tier {
         int nodes; /* 0: unknown, or none */
         double oversubscription;

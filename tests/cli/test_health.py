@@ -370,6 +370,19 @@ def test_values_of_oversubscribed_leaves_are_printed_with_their_expectation(busb
     assert re.search(r"bisection .*: median 23\.\d+ GB/s, expected 23\.\d+ while all pairs share uplinks", done.stdout)
 
 
+@pytest.mark.parametrize("rails, over, slow, part, found", [(False, 2, 1, 1, set()), (False, 2, 0.25, 0.5, {("fail", "leaf", 2, None)}),
+                                                            (False, 8, 1, 0.5, set()), (True, 2, 1, 0.5, set())])
+def test_uplinks_of_leaves_include_nics_of_gpus_that_the_job_does_not_use(busbar, tmp_path, rails, over, slow, part, found):
+    """A leaf has 16 NICs, of which the job uses 4. At 2:1 its uplinks have the rate of 8 NICs, at 8:1 of 2; with a leaf per NIC,
+    those of the NIC's own leaf have the rate of 1 of its 2 NICs."""
+    profile = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())
+    (tmp_path / "leaf.json").write_text(json.dumps({**profile, "fabric": {"nodes_per_leaf": 2, "leaf_oversubscription": over, "rails": rails}}))
+    root, seen, done = health(busbar, tmp_path, "--only", "pairs", "--expect", tmp_path / "leaf.json", ranks=12, nodes=6, status=5 if found else 0,
+                              slow=f"link=leaf1:{slow}" if slow < 1 else "", EMU_CLUSTER=str(tmp_path / "leaf.json"))
+    values = [row["value"] for row in root["results"]]
+    assert seen == found and min(values) / max(values) == pytest.approx(part, rel=0.02) and "wrong profile" not in done.stdout, done.stdout
+
+
 def test_bench_p2p_of_nodes_names_the_leaf_switch(busbar, tmp_path, leaves):
     done = busbar.run("bench", "p2p", "--nodes", ranks=24, env={"EMU_DATA": "off", "EMU_CLUSTER": str(leaves(1)), "EMU_NODES": "12",
                                                                 "EMU_SLOW": "link=leaf2:0.25"})

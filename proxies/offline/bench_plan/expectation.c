@@ -4,6 +4,7 @@
 #include "bootstrap/base/environment.h"
 #include "proxies/form/models/profile.h"
 #include "proxies/offline/bench_plan/bench_plan.h"
+#include "proxies/simulation/machine/fabric.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -107,6 +108,8 @@ int bb_expectation_machine(const struct bb_machine_facts *facts, const char *nam
     set_node_size(facts, facts->domain_nodes > 0 ? facts->domain_nodes : nodes->of_domain, cluster);
     gpus = whole.gpus_per_node;
     nics = bb_cluster_nics(&whole);
+    for (int tier = 0; tier < BB_TIERS; tier++)
+        nodes->oversubscription[tier] = bb_fabric_job_oversubscription(&whole, (enum bb_tier)tier);
     snprintf(text, BB_MACHINE_TEXT, "%s%s: %d GPU%s and %d NIC%s of %.4g GB/s per %s%s", whole.name,
              is_auto ? " (recognised)" : "", gpus, bb_plural(gpus), nics, bb_plural(nics), whole.inter.gbps,
              nodes->is_domain ? "NVLink domain" : "node",
@@ -125,7 +128,7 @@ static void add_machine(const struct bb_machine_facts *facts, const struct bb_cl
 
     for (int tier = 0; tier < BB_TIERS; tier++)
         json_array_append_new(tiers, json_pack("{s:i, s:f}", "nodes", c->fabric.nodes[tier], "oversubscription",
-                                               c->fabric.oversubscription[tier]));
+                                               nodes->oversubscription[tier]));
     json_object_set_new(predicted, "tiers", tiers);
     if (facts->gemm.m > 0)
         json_object_set_new(predicted, "gemm_tflops",

@@ -18,9 +18,10 @@
  */
 enum { BB_MACHINE_TEXT = 512 };
 struct bb_machine_nodes {
-    bool is_domain; /* a node of the profile is an NVLink domain of several hosts */
-    int gpus, nics; /* of a node of the profile; 0: a domain, of which a job may use fewer */
-    int of_domain;  /* number of consecutive nodes of the job in a domain; 1: other machines */
+    bool is_domain;                    /* a node of the profile is an NVLink domain of several hosts */
+    int gpus, nics;                    /* of a node of the profile; 0: a domain, of which a job may use fewer */
+    int of_domain;                     /* number of consecutive nodes of the job in a domain; 1: other machines */
+    double oversubscription[BB_TIERS]; /* as bb_fabric_job_oversubscription, of all GPUs that run at once */
 };
 int bb_expectation_machine(const struct bb_machine_facts *facts, const char *name, struct bb_cluster *cluster,
                            struct bb_machine_nodes *nodes, char text[BB_MACHINE_TEXT]) BB_MUST_CHECK;

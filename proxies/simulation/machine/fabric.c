@@ -124,12 +124,24 @@ int bb_fabric_leaves(const struct bb_cluster *c, int nodes)
     return (area_of(c, BB_LEAF, nodes - 1) + 1) * count_switches(c, BB_LEAF);
 }
 
-double bb_fabric_uplink_gbps(const struct bb_cluster *c, enum bb_tier tier)
+/* Returns the number of NICs of a node that are attached to the switches of the job's NICs. */
+static double count_attached_nics(const struct bb_cluster *c, enum bb_tier tier)
 {
     const bool leaf_per_nic = c->fabric.rails && tier == BB_LEAF; /* unused NICs have leaves of their own */
-    const double nics = c->fabric.nodes[tier] * (bb_cluster_nics(c) + (leaf_per_nic ? 0.0 : c->fabric.unused_nics));
+
+    return bb_cluster_nics(c) + (leaf_per_nic ? 0.0 : c->fabric.unused_nics);
+}
+
+double bb_fabric_uplink_gbps(const struct bb_cluster *c, enum bb_tier tier)
+{
+    const double nics = c->fabric.nodes[tier] * count_attached_nics(c, tier);
 
     return nics / count_switches(c, tier) * c->inter.gbps / c->fabric.oversubscription[tier];
+}
+
+double bb_fabric_job_oversubscription(const struct bb_cluster *c, enum bb_tier tier)
+{
+    return c->fabric.oversubscription[tier] * bb_cluster_nics(c) / count_attached_nics(c, tier);
 }
 
 /* ---- uplink bytes of messages ---- */

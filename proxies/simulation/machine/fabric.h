@@ -34,10 +34,13 @@ int bb_fabric_rails(const struct bb_cluster *c);
  * bb_fabric_switch - returns the index, within the cluster, of the leaf or pod to which the NIC of a rank's GPU is
  * attached. With rails, the index of a leaf is (index of the area) x rails + rail.
  * bb_fabric_uplink_gbps - returns the total rate of the uplinks of one leaf or pod, per direction, in 1e9 bytes/s.
+ * bb_fabric_job_oversubscription - returns the rate of the job's NICs under a leaf or pod / the rate of its uplinks; below 1 if the
+ * job uses few of the NICs. 0: the profile has no such switches.
  * bb_fabric_leaves - returns the number of leaf switches to which the first `nodes` nodes are attached.
  */
 int bb_fabric_switch(const struct bb_cluster *c, enum bb_tier tier, int rank);
 double bb_fabric_uplink_gbps(const struct bb_cluster *c, enum bb_tier tier);
+double bb_fabric_job_oversubscription(const struct bb_cluster *c, enum bb_tier tier);
 int bb_fabric_leaves(const struct bb_cluster *c, int nodes);
 
 /*

@@ -1562,6 +1562,10 @@ def test_nccl_variables_and_sizes(busbar):
     (("--model", "llama3_70b", "--ranks", "4"), "; the next number of whole nodes on which a layout fits is 2 (16 GPUs); try: --ranks 16 --best-layout --global-batch-size 16"),
     (("--model", "llama3_70b", "--ranks", "8", "--dp-sync", "zero3", "--seq-length", "4096"), "; with the given options --dp-sync zero3, the next number of whole nodes on which a layout fits is 2 (16 GPUs); try: --ranks 16 --best-layout --global-batch-size 16\n"),
     (("--model", "llama3_70b", "--ranks", "8", "--dp-sync", "zero3", "--tp", "8"), "; with the given options --dp-sync zero3 --tp 8, the next number of whole nodes on which a layout fits is 2 (16 GPUs); try: --ranks 16"),
+    # activations, not parameters, are too large: on the same GPUs smaller micro-batches fit
+    (("--model", "llama3_70b", "--ranks", "64", "--tp", "8", "--pp", "8", "--dp-sync", "distributed", "--micro-batch-size", "64", "--global-batch-size", "512"),
+     "; no layout fits with --global-batch-size 512 --dp-sync distributed --pp 8 --tp 8 --micro-batch-size 64 on 64 GPUs; try: --ranks 64 --best-layout "
+     "--global-batch-size 512 without --micro-batch-size\n"),
     (("--model", "llama3_8b", "--ranks", "8", "--tokens", "15T", "--ops", "--must-fit", "--trace", "t.json"),
      "or --best-layout --global-batch-size 8 without --must-fit without --trace without --ops\n")])
 def test_advice_for_training_that_does_not_fit(busbar, tmp_path, args, advice):

@@ -1698,6 +1698,22 @@ static void find_superfluous(const struct work *w, int ranks, struct bb_fitting 
             length += (size_t)snprintf(fit->without + length, BB_KEPT_TEXT - length, " without %s", word);
 }
 
+/* Finds a layout that fits on the ranks of config with another micro-batch size than the given one. fit: out: as in
+ * find_superfluous. */
+static void find_micro_batch(const struct work *w, int ranks, struct bb_fitting *fit)
+{
+    const struct bb_proxy_config *config = w->search->config;
+    struct bb_proxy_config other = *w->search->given;
+
+    other.micro_batch_size = 0;
+    if (!w->search->given->micro_batch_size || ranks > config->ranks ||
+        has_layouts(w, w->search->given, config, true) || !has_layouts(w, &other, config, true))
+        return;
+    fit->ranks = config->ranks;
+    fit->batch = config->global_batch;
+    snprintf(fit->without, BB_KEPT_TEXT, " without --micro-batch-size");
+}
+
 int bb_layouts_fitting_ranks(const struct bb_layout_search *search, int ranks, struct bb_fitting *fit)
 {
     struct bb_progress progress;
@@ -1712,7 +1728,9 @@ int bb_layouts_fitting_ranks(const struct bb_layout_search *search, int ranks, s
     any_batch.global_batch = 0;
     bb_progress_init(&progress, 0, search->quiet);
     TRY(bb_training_load_arch(search->config, &arch));
-    find_ranks_and_batch(&w, search->given, ranks, fit);
+    find_micro_batch(&w, ranks, fit);
+    if (!fit->ranks)
+        find_ranks_and_batch(&w, search->given, ranks, fit);
     if (search->given->global_batch && fit->ranks)
         length = snprintf(fit->kept, BB_KEPT_TEXT, " --global-batch-size %d", search->given->global_batch);
     else if (search->given->global_batch)

@@ -508,7 +508,7 @@ static int resolve_expected(struct bb_bench_options *o)
 
     if (o->expect && bb_parse_double(o->expect, &number) == 0)
         return bb_err(BB_EUSAGE, "--expect: unknown cluster '%s'; a required bus bandwidth is --min-busbw %s",
-                      o->expect, o->expect);
+                      o->expect, number > 0 ? o->expect : "GB/S (for example --min-busbw 300)");
     if (o->min_of_expected && !o->expect)
         return bb_err(BB_EUSAGE, "--min-of-expected requires --expect; try: --expect auto --min-of-expected %s",
                       o->min_of_expected);

@@ -142,7 +142,18 @@ def test_generation_of_a_profile_does_not_depend_on_its_rate(predicted, busbar):
     for more, factor in (("", 0.95), (" --set generation=Hopper", 0.95), (" --set generation=Ampere", 1)):  # PyTorch's, software.c
         assert predicted(f"{step} --software torch{more}")["compute"]["efficiency"] == pytest.approx(factor * gemm)
     done = busbar.run("plan", *step.split(), "--cluster", "h100-sxm-ib", "--set", "generation=Ada", emulated=False)
-    assert done.returncode == 2 and done.stderr == "busbar: --set: h100-sxm-ib: 'generation' is not valid, expected Ampere, Hopper or Blackwell\n"
+    assert done.returncode == 2 and done.stderr == "busbar: --set: h100-sxm-ib: 'generation' is \"Ada\", expected \"Ampere\", \"Hopper\" or \"Blackwell\"\n"
+
+
+@pytest.mark.parametrize("keys,warns", [({"tflops": {"bfloat16": 2250}}, True), ({"tflops": {"bfloat16": 2250}, "generation": "Blackwell"}, False),
+                                        ({"tflops": {"bfloat16": 800}}, False), ({"memory_gbps": 8000}, False)])
+def test_a_profile_with_the_rate_of_another_generation_than_its_base_is_named(busbar, tmp_path, keys, warns):
+    """B200 on the base of H100: without the key, the rates of --software are those of Hopper."""
+    (tmp_path / "mine.json").write_text(json.dumps({"name": "mine", "base": "h100-sxm-ib", **keys}))
+    done = busbar.run("plan", "all_reduce", "--ranks", 8, "--cluster", "./mine.json", emulated=False, cwd=tmp_path)
+    line = ("busbar: warning: ./mine.json: 'tflops.bfloat16' is 2250, that of base h100-sxm-ib 989, but 'generation' is still Hopper; to state it: "
+            '"generation": "Ampere", "Hopper" or "Blackwell"\n')
+    assert done.returncode == 0 and done.stderr == (line if warns else "")
 
 
 def test_a_faster_nic_does_not_lengthen_a_step_of_pytorch(predicted):

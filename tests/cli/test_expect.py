@@ -170,3 +170,9 @@ def test_result_that_the_earlier_run_lacks_is_refused(busbar, tmp_path):
     (tmp_path / "r.json").rename(tmp_path / "good.json")
     done = busbar.run("bench", "all_reduce", "--sizes", "4M,8M", "--expect", tmp_path / "good.json", "--min-of-expected", "90%", ranks=2, env={"EMU_DATA": "off"})
     assert done.returncode == 2 and "good.json has no result of all_reduce 8 MiB, float, sum, out_of_place" in done.stderr
+
+
+@pytest.mark.parametrize("number,limit", [("100", "100"), ("-5", "GB/S (for example --min-busbw 300)"), ("0", "GB/S (for example --min-busbw 300)")])
+def test_a_number_of_expect_leads_to_a_valid_limit(busbar, number, limit):
+    done = busbar.run("bench", "all_reduce", "--expect", number, emulated=False)
+    assert done.returncode == 2 and done.stderr == f"busbar: --expect: unknown cluster '{number}'; a required bus bandwidth is --min-busbw {limit}\n"

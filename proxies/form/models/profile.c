@@ -439,9 +439,26 @@ out:
     return rc;
 }
 
+#define OTHER_GENERATION                                                                                               \
+    1.5 /* H100 and A100 differ by 3.2, B200 and H100 by 2.3, GPUs of one generation mostly by less */
+
+/* Warns of a profile whose GPUs have another rate than those of its base, but the same generation. */
+static void warn_of_generation(const json_t *base, const json_t *own, const char *base_name, const char *where)
+{
+    const char *generation = json_string_value(json_object_get(base, "generation"));
+    const double was = json_number_value(json_object_get(json_object_get(base, "tflops"), "bfloat16"));
+    const double rate = json_number_value(json_object_get(json_object_get(own, "tflops"), "bfloat16"));
+
+    if (generation && !json_object_get(own, "generation") && was > 0 && rate > 0 &&
+        (rate > OTHER_GENERATION * was || was > OTHER_GENERATION * rate))
+        bb_warn("%s: 'tflops.bfloat16' is %g, that of base %s %g, but 'generation' is still %s; to state it: "
+                "\"generation\": \"Ampere\", \"Hopper\" or \"Blackwell\"",
+                where, rate, base_name, was, generation);
+}
+
 /* Replaces a cluster profile with the key "base" by the profile that this key names, with the values of its transport and
  * then its own. */
-static int complete_cluster(json_t **root)
+static int complete_cluster(json_t **root, const char *where)
 {
     const char *base_name = json_string_value(json_object_get(*root, "base"));
     const char *transport = json_string_value(json_object_get(*root, "transport"));
@@ -455,6 +472,7 @@ static int complete_cluster(json_t **root)
     TRY(bb_profile_load("clusters", base_name, &base));
     if (transport)
         TRY(put_transport(base, transport, false));
+    warn_of_generation(base, *root, base_name, where);
     overlay(base, *root);
     json_object_del(base, "base");
     json_decref(*root);
@@ -493,7 +511,7 @@ int bb_profile_load(const char *kind, const char *name_or_path, json_t **root)
     else if (strcmp(kind, "models") == 0 && has_other_schema(*root))
         rc = bb_err(BB_EUSAGE, "%s: schema is not supported, expected " MODEL_SCHEMA, name_or_path);
     else if (strcmp(kind, "clusters") == 0)
-        rc = complete_cluster(root);
+        rc = complete_cluster(root, name_or_path);
     if (rc) {
         json_decref(*root);
         *root = NULL;

@@ -375,8 +375,14 @@ static int read_generation(const json_t *root, const char *name_or_path, struct 
 
     while (name && c->generation < BB_GPU_GENERATIONS && strcmp(bb_gpu_generations[c->generation], name) != 0)
         c->generation++;
-    if (value && (!name || c->generation == BB_GPU_GENERATIONS))
-        return bb_err(BB_EUSAGE, "%s: 'generation' is not valid, expected Ampere, Hopper or Blackwell", name_or_path);
+    if (value && (!name || c->generation == BB_GPU_GENERATIONS)) {
+        char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+        const int rc = bb_err(BB_EUSAGE, "%s: 'generation' is %s, expected \"Ampere\", \"Hopper\" or \"Blackwell\"",
+                              name_or_path, text ? text : "not valid");
+
+        free(text);
+        return rc;
+    }
     c->generation = value ? c->generation + 1 : 0;
     return 0;
 }

@@ -110,10 +110,9 @@ static int reject_item(const char *what, const char *item, bool delays)
     /* init.cc, initTransportsRank: every rank takes the fewest channels of all ranks */
     if (sscanf(item, "link=node%d-nic%d:%lf", &number, &nic, &factor) == 3 && factor == 0)
         return bb_err(BB_EUSAGE,
-                      "%s: '%s' is not valid, expected 0.001 to 1; a failed NIC: for messages of its GPU, which shares "
-                      "the NIC of another one, try: %s%clink=node%d-nic%d:0.5; for collectives, try one NIC less per "
-                      "node (nics_per_node): NCCL takes the fewest channels of all nodes",
-                      what, item, what, join, number, nic);
+                      "%s: '%s' is not valid, expected 0.001 to 1; NCCL takes the fewest channels of all nodes, so a "
+                      "failed NIC is one NIC less in every node (key nics_per_node; of 8, try: --set nics_per_node=7)",
+                      what, item);
     return bb_err(
         BB_EUSAGE,
         "%s: '%s' is not valid, expected rank=R:TIMES, nodeN:PART, link=nodeN-nicM:PART, link=nodeN-nodeM:PART, "

@@ -26,7 +26,7 @@ def one(busbar, tmp_path_factory):
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_weak_scaling_relative_to_one_rank(busbar, tmp_path, one, ranks):
     base_path, (_, base) = one
-    done, data = run(busbar, tmp_path / "n.json", *SMALL[:4], "--traced-steps", 0, "-n", 2, "--baseline", base_path, ranks=ranks)
+    done, data = run(busbar, tmp_path / "n.json", "--full", *SMALL[:4], "--traced-steps", 0, "-n", 2, "--baseline", base_path, ranks=ranks)
     s = data["scaling"]
     images = -(-700 // ranks)
     assert (s["rank_images"], s["steps_per_epoch"], s["last_batch"]) == (images, -(-images // 64), images % 64)
@@ -62,6 +62,15 @@ def test_default_report_has_25_lines_with_a_forecast(busbar):
         assert line in full and line not in default
 
 
+@pytest.mark.parametrize("more,last", [(("--format", "synthetic"), "Total img/sec on 4 GPU(s): "), (("--epochs", 8), "Epoch 8/8 | "), (("--epoch-steps", 49), "Epoch 3/3 | ")])
+def test_default_report_has_25_lines_with_a_forecast_and_a_baseline(busbar, tmp_path, more, last):
+    run(busbar, tmp_path / "one.json", *more, "-n", 2, ranks=1)
+    done, _ = run(busbar, tmp_path / "n.json", *more, "-n", 2, "--cluster", "h100-sxm-ib", "--baseline", tmp_path / "one.json", ranks=4)
+    lines = done.stdout.splitlines()
+    assert len(lines) <= 25 and lines[-1].startswith("# baseline: 1 rank, "), done.stdout
+    assert [line.startswith(last) for line in lines].count(True) == 1 and len(re.findall("^(Iter|Epoch) ", done.stdout, re.M)) == ("Epoch" in last)
+
+
 @pytest.mark.parametrize("few,many", [(2, 4), (1, 2)])
 def test_strong_scaling(busbar, tmp_path, few, many):
     args = ("--mode", "strong", *SMALL, "--epochs", 1)
@@ -77,7 +86,7 @@ def test_strong_scaling(busbar, tmp_path, few, many):
 
 @pytest.mark.parametrize("args,lines", [(SMALL, ["Global Img/sec: n/a", "from epoch 2 on: n/a img/sec"]),
                                         (("--model", "gpt2_small", *SMALL), ["Global Samples/s: n/a", "from epoch 2 on: n/a samples/s"]),
-                                        (("--format", "synthetic", *SMALL[4:]), ["Img/sec per GPU: n/a +-n/a", "Iter #9: n/a"])])
+                                        (("--format", "synthetic", "--full", *SMALL[4:]), ["Img/sec per GPU: n/a +-n/a", "Iter #9: n/a"])])
 def test_rates_of_steps_that_take_no_time(busbar, tmp_path, args, lines):
     """One rank without compute has neither kernels nor communication."""
     done, data = run(busbar, tmp_path / "none.json", *args, "--compute", "none", ranks=1)
@@ -106,7 +115,7 @@ def test_times_of_more_steps_than_one_exchange(busbar, tmp_path):
 
 @pytest.mark.smoke
 def test_synthetic_format_matches_synthetic_benchmark(busbar, tmp_path):
-    done, data = run(busbar, tmp_path / "s.json", "--format", "synthetic", *SMALL[2:], ranks=2)
+    done, data = run(busbar, tmp_path / "s.json", "--format", "synthetic", "--full", *SMALL[2:], ranks=2)
     lines = re.findall(r"^Iter #(\d+): (\d+\.\d) img/sec per GPU$", done.stdout, re.M)
     assert [i for i, _ in lines] == [str(i) for i in range(10)]
     rates = [i["images_per_s"] / 2 for i in data["scaling"]["iterations"]]

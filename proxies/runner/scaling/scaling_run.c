@@ -153,7 +153,7 @@ int bb_scaling_run_rounds(struct bb_scaling_run *run, struct bb_runner *r)
         m->seconds[i] = (us * s->full_steps / s->run_steps + m->last_us[i]) / 1e6;
         m->rounds = i + 1;
         bb_progress_clear(&run->session->progress);
-        if (out)
+        if (out && (run->full || (!s->synthetic && i == s->rounds - 1))) /* at most 25 lines without --full */
             bb_scaling_print_round(s, i, m->seconds[i], out);
     }
     if (out && s->synthetic)

@@ -79,7 +79,7 @@ def test_every_name_has_one_row(rows):
 
 def test_foreign_options_are_answered(busbar):
     for names, ours, text, _ in OPTIONS:
-        if names in ("ranks", "tokens", "best-layout", "dp-sync", "epochs", "format=json"):  # options of busbar that some commands or proxies lack
+        if names in ("ranks", "tokens", "best-layout", "dp-sync", "sync", "epochs", "format=json"):  # options of busbar that some commands or proxies lack
             continue
         for name in names.split():
             line = refusal(busbar, "spatial", f"--{name}")
@@ -298,6 +298,13 @@ def test_names_of_training_frameworks_keep_their_values(busbar, typed, answer):
     ("--model gpt2", "did you mean 'gpt2_small'?"), ("--cluster a100", "did you mean 'a100-sxm-ib'?")])
 def test_names_of_another_meaning_have_no_number_of_the_user(busbar, typed, answer):
     assert answer in refusal(busbar, "transformer", *(() if "--model" in typed else ("--model", "gpt2_small")), *typed.split())
+
+
+@pytest.mark.parametrize("proxy", ["resnet152", "dlrm"])
+def test_proxies_without_sync_name_those_that_have_a_choice(busbar, proxy):
+    line = refusal(busbar, proxy, "--sync", "zero3")
+    assert line.endswith(": this proxy does not support --sync; data_parallel has it (data_parallel --model resnet50 --sync zero3), transformer has --dp-sync")
+    assert busbar.run("plan", *re.search(r"\((.*)\)", line)[1].split(), "--ranks", 4, emulated=False).returncode == 0
 
 
 def test_data_parallel_names_its_own_option(busbar):

@@ -58,14 +58,38 @@ double bb_cluster_plausible_us(size_t offset, double us)
     return us;
 }
 
-/* Prints a warning if the value is outside its plausible range. 0 is always valid: no cost, or not part of the
- * profile. of: prefix of the JSON key, for the message. at: the struct that contains the value. */
-static void warn_if_unusual(const struct bb_cluster *c, const char *of, const struct plausible_range *f, const void *at)
+/* Returns the value if it is outside its plausible range, else 0, which is always valid: no cost, or not part of the
+ * profile. at: the struct that contains the value. */
+static double unusual(const struct plausible_range *f, const void *at)
 {
     const double value = *(const double *)(const void *)((const char *)at + f->offset);
+
+    return value <= 0 || (value >= f->min && value <= f->max) ? 0 : value;
+}
+
+/* Returns whether the warning about the link of a variant's value is enough. */
+static bool is_of_unusual_link(const struct bb_cluster *c, const struct plausible_range *f)
+{
+    static const char *const links[][2] = {/* key of a variant, and that of the link with which --set scales it */
+                                           {"gbps", "intra.gbps"},
+                                           {"intra_us", "intra.latency_us"},
+                                           {"inter_us", "inter.latency_us"}};
+
+    for (size_t k = 0; k < sizeof(links) / sizeof(links[0]); k++)
+        for (size_t i = 0; i < sizeof(cluster_ranges) / sizeof(cluster_ranges[0]); i++)
+            if (strcmp(f->key, links[k][0]) == 0 && strcmp(cluster_ranges[i].key, links[k][1]) == 0)
+                return unusual(&cluster_ranges[i], c) > 0;
+    return false;
+}
+
+/* Prints a warning if the value is outside its plausible range. of: prefix of the JSON key, for the message. at: the
+ * struct that contains the value. */
+static void warn_if_unusual(const struct bb_cluster *c, const char *of, const struct plausible_range *f, const void *at)
+{
+    const double value = unusual(f, at);
     char meant[64] = "";
 
-    if (value <= 0 || (value >= f->min && value <= f->max))
+    if (value == 0 || is_of_unusual_link(c, f))
         return;
     if (strcmp(f->key, "inter.gbps") == 0 && value > f->max && value / 8 <= f->max)
         snprintf(meant, sizeof(meant), "; did you mean %g (%g Gbit/s)?", value / 8, value);

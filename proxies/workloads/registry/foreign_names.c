@@ -295,6 +295,8 @@ const struct bb_foreign_name bb_foreign_options[] = {
     {"tokens", NULL, "busbar plan has --tokens, for the time of a training run", NULL},
     {"best-layout", NULL, "busbar plan has --best-layout, which needs no GPU", NULL},
     {"dp-sync", NULL, "data_parallel has --sync", NULL}, /* this and the next: options that some proxies do not have */
+    {"sync", NULL, "data_parallel has it (data_parallel --model resnet50 --sync zero3), transformer has --dp-sync",
+     NULL},
     {"epochs", NULL, "scaling has it, plan transformer has --tokens", NULL},
     {"dp-sync=deepspeed dp-sync=fsdp dp-sync=fsdp2 dp-sync=stage3", "--dp-sync zero3", "--dp-sync zero3", NULL},
     {"software=huggingface software=transformers software=peft software=trl software=deepspeed", "--software torch",

@@ -833,10 +833,9 @@ static void print_links(const struct p2p *p)
     else
         fprintf(
             p->session.out,
-            "# slow: %d link%s%s; with only slow links, inside the node or between nodes: %d rank%s, %d node%s %s\n",
+            "# slow: %d link%s%s; all links inside the node, or all between nodes, are slow: %d rank%s, %d node%s %s\n",
             p->n_slow[BB_LINK_PAIR], bb_plural(p->n_slow[BB_LINK_PAIR]),
-            p->n_matrices > 1 ? ", summed over the matrices of --full (bandwidth in one direction: 2 per pair, else 1)"
-                              : "",
+            p->n_matrices > 1 ? ", counted in every matrix of --full (bandwidth in one direction: twice per pair)" : "",
             p->n_slow[BB_LINK_RANK], bb_plural(p->n_slow[BB_LINK_RANK]), p->n_slow[BB_LINK_NODE],
             bb_plural(p->n_slow[BB_LINK_NODE]), limits);
     if (p->options.min_gbps == 0)

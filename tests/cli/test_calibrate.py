@@ -744,13 +744,14 @@ def test_next_measurements_determine_what_was_missing(busbar, calibrate, tmp_pat
         us = {size: round(time, 2) for size, time in predicted(busbar, tmp_path, coll, sizes[3:], cluster="slow.json").items()}
         (tmp_path / f"{coll}.log").write_text(calibration_accuracy.table(
             {"coll": coll, "ranks": 8, "gpn": 8, "dtype": "float", "dev": "NVIDIA A100-SXM4-80GB", "us": us}, us))
-    advice = {"ring": "all_gather would separate base_us from intra_us", "link": "alltoall would determine intra.latency_us and intra.gbps"}
+    advice = {"ring": "all_gather, to separate the start of a ring (base_us) from its steps (intra_us)",
+              "link": "alltoall, for messages inside a node (intra.latency_us, intra.gbps)"}
     for files, expected in ((["all_reduce.log"], ["ring", "link"]), (["all_reduce.log", "alltoall.log"], ["ring"]),
                             (["all_reduce.log", "all_gather.log"], ["link"]), (["all_reduce.log", "all_gather.log", "alltoall.log"], [])):
         done, profile, summary = calibrate(*files)
         assert summary["next_measurements"] == [advice[key] for key in expected]
-        line = "".join(line for line in done.stdout.splitlines(True) if line.startswith("# next measurements: "))
-        assert line == (f"# next measurements: {'; '.join(advice[key] for key in expected)}\n" if expected else "")
+        line = "".join(line for line in done.stdout.splitlines(True) if line.startswith("# to determine the rest, measure also: "))
+        assert line == (f"# to determine the rest, measure also: {'; '.join(advice[key] for key in expected)}\n" if expected else "")
         correlated = [p["key"] for p in summary["parameters"] if p["correlated"]]
         assert any(re.match(r"nccl.ring.*intra_us", key) for key in correlated) == ("ring" in expected), correlated
     ring = {v["protocol"]: v for v in profile["nccl"] if v["algorithm"] == "ring"}

@@ -308,8 +308,8 @@ def test_best_layout_ranks_by_published_steps_of_such_layouts(busbar):
     assert ranked == sorted(ranked)
     text = busbar.run("plan", "transformer", *args.split(), "--explain", "--schedule zb-h1", emulated=False).stdout
     assert f"#   penalty of this layout, {100 * none:.1f}%: no published step has schedule zb-h1, tp " in text
-    assert "\n# sorted by step + penalty: how much longer published steps " in text
-    listed = re.search(r"; where no published step has such a layout, the penalty is the error of other forecasts: layouts? (.*)\n", text)
+    assert "\n# sorted by step + penalty: how much longer than predicted published steps " in text
+    listed = re.search(r"; penalty without a published step, the error of all other forecasts: layouts? (.*)\n", text)
     assert (numbers_of(listed[1]) if listed else []) == [k + 1 for k, row in enumerate(rows) if row["penalty"] == none]
     tp, pp = next((row["tp"], row["pp"]) for row in rows if row["penalty"] == 0)
     text = busbar.run("plan", "transformer", *args.split(), "--explain", f"--tp {tp} --pp {pp} --schedule 1f1b", emulated=False).stdout
@@ -1280,6 +1280,13 @@ def test_all_variants_are_considered_if_none_is_for_the_size(busbar, tmp_path):
     plans = [busbar.run("plan", "all_reduce", "--ranks", 8, "--sizes", "1M", "--cluster", cluster, emulated=False).stdout.splitlines()[-3]
              for cluster in (tmp_path / "none.json", "h100-sxm-ib")]
     assert plans[0] == plans[1] and " 1048576 " in plans[0]
+
+
+@pytest.mark.parametrize("change", ["intra.gbps=100000", "intra.latency_us=100000", "inter.latency_us=100000"])
+def test_a_link_in_a_wrong_unit_has_one_warning(busbar, change):
+    """--set scales the variants of NCCL with their link, which are then unusual, too."""
+    done = busbar.run("plan", "all_reduce", "--ranks", 16, "--sizes", "1M", "--cluster", "h100-sxm-ib", "--set", change, emulated=False)
+    assert done.returncode == 0 and done.stderr.count("\n") == 1 and f"'{change.split('=')[0]}' is 100000, existing " in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("change,message", [

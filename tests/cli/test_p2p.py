@@ -100,7 +100,7 @@ def test_reports_slow_links(busbar, tmp_path, one_far):
     assert [s["from"] for s in slow if s["level"] == "rank"] == [4]
     assert all(s["value"] == pytest.approx(1000 / message_us("inter", 1e6), rel=1e-3) for s in slow)
     assert all(s["median"] == pytest.approx(1000 / message_us("intra", 1e6), rel=1e-3) for s in slow)
-    assert "slow: rank 0" in text and "slow: all links inside a node of rank 4" in text and re.search(r"# slow: 20 links, summed over the matrices of --full \(bandwidth in one direction: 2 per pair, else 1\); with only slow links, inside the node or between nodes: 1 rank, 0 nodes \(--slow 0\.8\)", text)
+    assert "slow: rank 0" in text and "slow: all links inside a node of rank 4" in text and re.search(r"# slow: 20 links, counted in every matrix of --full \(bandwidth in one direction: twice per pair\); all links inside the node, or all between nodes, are slow: 1 rank, 0 nodes \(--slow 0\.8\)", text)
     text = busbar.run(*args, "--slow", "0.1", "--metrics", "bandwidth", "-c", 0, ranks=5, env=one_far).stdout
     assert "# no slow link (--slow 0.1)" in text  # links at 0.2 x the median are above the threshold of 0.1
 

@@ -456,7 +456,7 @@ void bb_calibration_print(const struct bb_calibration_report *r, FILE *out)
     print_nominal(c, out);
     json_array_foreach(next, k, text)
     {
-        fprintf(out, "%s%s", k == 0 ? "# next measurements: " : "; ", json_string_value(text));
+        fprintf(out, "%s%s", k == 0 ? "# to determine the rest, measure also: " : "; ", json_string_value(text));
     }
     fputs(k > 0 ? "\n" : "", out);
     json_decref(next);

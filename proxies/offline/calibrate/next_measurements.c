@@ -60,16 +60,16 @@ json_t *bb_next_measurements(const struct bb_calibration *c)
         bool applies;
         const char *text;
     } rows[] = {
-        {m.phases[1] && !m.phases[0] && has_nvls(c->base),
-         "all_gather would determine the ring, which all other collectives use"},
+        {m.phases[1] && !m.phases[0] && has_nvls(c->base), "all_gather, for the ring, which all other collectives use"},
         {m.phases[1] != m.phases[0] && !has_nvls(c->base) && has_correlated_latencies(c),
-         m.phases[1] ? "all_gather would separate base_us from intra_us"
-                     : "all_reduce would separate base_us from intra_us"},
-        {m.collective && !m.message && !m.several_nodes, "alltoall would determine intra.latency_us and intra.gbps"},
+         m.phases[1] ? "all_gather, to separate the start of a ring (base_us) from its steps (intra_us)"
+                     : "all_reduce, to separate the start of a ring (base_us) from its steps (intra_us)"},
+        {m.collective && !m.message && !m.several_nodes,
+         "alltoall, for messages inside a node (intra.latency_us, intra.gbps)"},
         {m.collective && !m.message && m.several_nodes,
-         "alltoall or sendrecv would determine inter.latency_us and inter.gbps"},
-        {m.collective && m.min_bytes > SMALLEST_BYTES, "sizes from 8 bytes would determine latencies"},
-        {m.collective && m.max_bytes < LARGEST_BYTES, "sizes up to 16 GiB would determine rates"},
+         "alltoall or sendrecv, for messages between nodes (inter.latency_us, inter.gbps)"},
+        {m.collective && m.min_bytes > SMALLEST_BYTES, "sizes from 8 bytes, for latencies"},
+        {m.collective && m.max_bytes < LARGEST_BYTES, "sizes up to 16 GiB, for rates"},
     };
     json_t *list = json_array();
 

@@ -409,13 +409,12 @@ static void print_penalties(const struct bb_layouts *found, int top, FILE *out)
     for (int i = 0; i < found->n && i < top; i++)
         any |= found->rows[i].penalty > 0;
     if (any) {
-        fprintf(
-            out,
-            "# sorted by %s + penalty: how much longer published steps of such layouts took than predicted (--explain "
-            "prints the reason)",
-            time);
-        if (!print_list(found, top,
-                        "; where no published step has such a layout, the penalty is the error of other forecasts",
+        fprintf(out,
+                "# sorted by %s + penalty: how much longer than predicted published steps with such a layout took "
+                "(--explain "
+                "lists them)",
+                time);
+        if (!print_list(found, top, "; penalty without a published step, the error of all other forecasts",
                         is_unpublished, out))
             fputc('\n', out);
     } else if (found->rows[0].p50_ns > 0)

@@ -25,7 +25,7 @@ bool bb_fabric_is_oversubscribed(const struct bb_cluster *c, enum bb_tier tier);
 bool bb_fabric_has_oversubscribed_tier(const struct bb_cluster *c);
 /* bb_fabric_placement_text - writes which nodes share an oversubscribed leaf; the traffic of its uplinks depends on it. Returns
  * text; "": no such leaf, or one per node. */
-#define BB_PLACEMENT_TEXT 128
+#define BB_PLACEMENT_TEXT 200
 const char *bb_fabric_placement_text(const struct bb_cluster *c, char text[BB_PLACEMENT_TEXT]);
 /* bb_fabric_rails - returns the number of rails (rail i: the i-th NIC of each node): one per NIC of a node, or one
  * per GPU if a GPU has several NICs. */

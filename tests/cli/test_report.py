@@ -29,7 +29,7 @@ def has_plotly(busbar):
     return shutil.which(python) and subprocess.run([python, "-c", "import plotly"], capture_output=True).returncode == 0
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def plotly(busbar):
     if not has_plotly(busbar):
         pytest.skip("plotly is not installed: sh bootstrap/setup.sh installs it")

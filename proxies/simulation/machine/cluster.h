@@ -326,6 +326,9 @@ static inline double bb_cost_nic_part(const struct bb_cost *cost, const struct b
 /* bb_cost_slow_fill_ns - returns the increase of latency_ns if a node's NICs have the fraction `part` of their rate */
 double bb_cost_slow_fill_ns(const struct bb_cost *cost, double part);
 void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_collective *call, struct bb_cost *cost);
+/* bb_cluster_only_variant_cost - as bb_cluster_collective_cost if the profile had only this one of its variants (NULL: all) */
+void bb_cluster_only_variant_cost(const struct bb_cluster *c, const struct bb_collective *asked,
+                                  const struct bb_nccl_variant *only, struct bb_cost *cost);
 /* bb_cluster_variant_cost - computes the cost of the collective with one NCCL algorithm and protocol. Returns false
  * if the algorithm does not support the collective, its data type or its reduction. */
 bool bb_cluster_variant_cost(const struct bb_cluster *c, const struct bb_collective *call,

@@ -416,9 +416,9 @@ static struct bb_cost variant_cost(const struct bb_cluster *c, const struct bb_n
 }
 
 /* NCCL's choice does not depend on uplinks, which NCCL does not know (src/graph/tuning.cc has the rates of links and NICs).
- * If every variant has a min_bytes above `bytes`, all of them are considered. */
+ * If every variant has a min_bytes above `bytes`, all of them are considered. only: NULL: all variants */
 static void fastest_variant_cost(const struct bb_cluster *c, const struct bb_collective *call, double bytes,
-                                 struct bb_cost *cost)
+                                 const struct bb_nccl_variant *only, struct bb_cost *cost)
 {
     double best = INFINITY;
 
@@ -427,7 +427,8 @@ static void fastest_variant_cost(const struct bb_cluster *c, const struct bb_col
         struct bb_cost one;
         double ns;
 
-        if ((n < c->n_variants && bytes < c->variants[i].min_bytes) || !supports(c->variants[i].algorithm, call))
+        if ((only && only != &c->variants[i]) || (n < c->n_variants && bytes < c->variants[i].min_bytes) ||
+            !supports(c->variants[i].algorithm, call))
             continue;
         one = variant_cost(c, &c->variants[i], call, bytes, false);
         ns = (one.latency_ns + one.transfer_ns) * bb_nccl_choice_factor(c->variants[i].algorithm, call);
@@ -572,7 +573,8 @@ static void apply_slow_paths(const struct bb_collective *call, struct bb_cost *c
     cost->transfer_ns = fmax(cost->transfer_ns, cost->nic_ns);
 }
 
-void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_collective *asked, struct bb_cost *cost)
+void bb_cluster_only_variant_cost(const struct bb_cluster *c, const struct bb_collective *asked,
+                                  const struct bb_nccl_variant *only, struct bb_cost *cost)
 {
     const struct bb_collective placed = with_placement(c, asked), *call = &placed;
     double bytes = payload_bytes(call);
@@ -585,14 +587,20 @@ void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_coll
     else if (c->n_variants == 0)
         alpha_beta_cost(c, call, bytes, cost);
     else if (bb_colls[call->kind].flags & BB_COLL_ESTIMATED)
-        fastest_variant_cost(c, call, bytes, cost);
+        fastest_variant_cost(c, call, bytes, only, cost);
     else
         send_recv_cost(c, call, bytes, cost);
     if (call->ranks > 1)
         cost->latency_ns = fmax(cost->latency_ns, c->collective_min_us * 1e3 - cost->transfer_ns);
     apply_measured(c, call, bytes, cost);
-    name_choice(c, call, bytes, cost);
+    if (!only)
+        name_choice(c, call, bytes, cost);
     apply_slow_paths(call, cost);
+}
+
+void bb_cluster_collective_cost(const struct bb_cluster *c, const struct bb_collective *call, struct bb_cost *cost)
+{
+    bb_cluster_only_variant_cost(c, call, NULL, cost);
 }
 
 bool bb_cluster_variant_cost(const struct bb_cluster *c, const struct bb_collective *call,

@@ -130,12 +130,8 @@ int bb_row_variant(const struct bb_cluster *c, const struct bb_measurement *row)
 
 double bb_row_time_by_us(const struct bb_cluster *c, int variant, const struct bb_measurement *row)
 {
-    struct bb_cluster one = *c;
-    const struct bb_nccl_variant *taken = NULL;
-    int64_t ns;
+    struct bb_cost cost;
 
-    one.variants[0] = c->variants[variant];
-    one.n_variants = 1;
-    ns = bb_cluster_collective_ns(&one, &row->call, &taken);
-    return taken ? (double)ns / 1e3 + host_us(c, row) : INFINITY;
+    bb_cluster_only_variant_cost(c, &row->call, &c->variants[variant], &cost);
+    return cost.variant ? (double)llround(cost.latency_ns + cost.transfer_ns) / 1e3 + host_us(c, row) : INFINITY;
 }

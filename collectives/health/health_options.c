@@ -388,9 +388,25 @@ static void warn_of_baseline(const struct bb_health_options *o, const json_t *ro
     bb_warn_if_restricted(o->expect, root);
 }
 
-/* Takes the median of a test of an earlier result, with this number of nodes and of GPUs per node, as expectation. Returns 0, or
- * -BB_EUSAGE if no run can have it. */
-static int take_median(struct bb_health *h, const json_t *test, json_int_t nodes, json_int_t gpus)
+int bb_health_baseline_nodes(const json_t *baseline, enum bb_health_test test)
+{
+    const json_t *checks = json_object_get(baseline, "checks"), *check, *nodes;
+    size_t i;
+
+    json_array_foreach(checks, i, check)
+    {
+        const char *name = json_string_value(json_object_get(check, "check"));
+
+        nodes = json_object_get(check, "nodes");
+        if (name && strcmp(name, bb_health_tests[test].name) == 0 && json_is_integer(nodes))
+            return (int)json_integer_value(nodes);
+    }
+    return 0;
+}
+
+/* Takes the median of a test of an earlier result with this number of GPUs per node as expectation. Returns 0, or -BB_EUSAGE if no
+ * run can have it. */
+static int take_median(struct bb_health *h, const json_t *root, const json_t *test, json_int_t gpus)
 {
     const char *name = json_string_value(json_object_get(test, "test"));
     const json_t *median = json_object_get(test, "median"), *inside = json_object_get(test, "domain_median");
@@ -399,7 +415,8 @@ static int take_median(struct bb_health *h, const json_t *test, json_int_t nodes
         h->inside = json_number_value(inside);
     for (int t = 0; t < BB_HEALTH_TESTS; t++)
         if (name && strcmp(name, bb_health_tests[t].name) == 0 && json_is_number(median) &&
-            (t < BB_HEALTH_NODE || gpus == h->gpus) && (t < BB_HEALTH_BISECTION || nodes == bb_health_active(h)))
+            (t < BB_HEALTH_NODE || gpus == h->gpus) &&
+            (t < BB_HEALTH_BISECTION || bb_health_baseline_nodes(root, (enum bb_health_test)t) == bb_health_active(h)))
             h->expected[t] = json_number_value(median);
     return json_is_number(median) && !(json_number_value(median) > 0) ? -BB_EUSAGE : 0;
 }
@@ -472,7 +489,7 @@ static void read_node_gpus(struct bb_health *h, const json_t *root)
 }
 
 /* Takes the medians of an earlier result as expectations. Those of several GPUs require the same number of GPUs per node, those of
- * more than two nodes also the same number of nodes. root: the result */
+ * more than two nodes also the same number of nodes, without those that had failed. root: the result */
 static int expect_baseline(struct bb_health *h, const struct bb_health_options *o, const json_t *root,
                            char source[BB_HEALTH_SOURCE])
 {
@@ -499,7 +516,7 @@ static int expect_baseline(struct bb_health *h, const struct bb_health_options *
                       bytes, bb_plural(bytes), bb_health_size(o), bytes);
     json_array_foreach(tests, i, test)
     {
-        if (take_median(h, test, nodes, ranks / nodes))
+        if (take_median(h, root, test, ranks / nodes))
             return bb_err(BB_EUSAGE, "--expect %s: test %zu has the median %g, expected more than 0", o->expect, i + 1,
                           json_number_value(json_object_get(test, "median")));
     }

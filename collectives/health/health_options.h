@@ -49,6 +49,9 @@ bool bb_health_has(const struct bb_health_options *o, const char *stage);
 /* bb_health_baseline - return the earlier result that --expect names, as a new reference; NULL: it names something else. */
 json_t *bb_health_baseline(const struct bb_health_options *o);
 
+/* bb_health_baseline_nodes - return the number of nodes whose value of a test a baseline has; 0: it has none. */
+int bb_health_baseline_nodes(const json_t *baseline, enum bb_health_test test);
+
 /*
  * bb_health_expect - predict the value of each test for the nodes that have not failed, and set h->tiers.
  *   baseline of bb_health_baseline; its medians take the place of the forecast

@@ -290,11 +290,34 @@ static json_t *missing_hosts(const struct bb_health_report *r)
     return list;
 }
 
+/* Writes the stages of more than two nodes that the baseline has with another number of nodes than `nodes` to text: "rails and
+ * whole". Returns the number of nodes of the first one in the baseline; 0: none. */
+static int other_nodes(const struct bb_health_report *r, int nodes, char text[64])
+{
+    const char *stages[BB_HEALTH_TESTS];
+    int first = 0, n = 0, used = 0;
+
+    *text = '\0';
+    for (int test = BB_HEALTH_BISECTION; test < BB_HEALTH_TESTS; test++) {
+        const int measured = bb_health_baseline_nodes(r->baseline, (enum bb_health_test)test);
+
+        if (measured == 0 || measured == nodes || !bb_health_runs(r->health, (enum bb_health_test)test) ||
+            (n > 0 && strcmp(stages[n - 1], bb_health_tests[test].stage) == 0))
+            continue;
+        first = n == 0 ? measured : first;
+        stages[n++] = bb_health_tests[test].stage;
+    }
+    for (int i = 0; i < n; i++)
+        used += snprintf(text + used, (size_t)(64 - used), "%s%s", i == 0 ? "" : i + 1 < n ? ", " : " and ", stages[i]);
+    return first;
+}
+
 /* Prints what differs between the nodes of the baseline and those of this run, and adds the finding. */
 static void report_missing(const struct bb_health_report *r)
 {
     const size_t all = json_array_size(json_object_get(r->baseline, "verdicts"));
-    const bool has_fewer = all > 0 && all != (size_t)r->health->nodes;
+    char stages[64];
+    const int others = other_nodes(r, r->health->nodes, stages), nodes = others > 0 ? others : (int)all;
     const int gpus = (int)(json_integer_value(json_object_get(r->baseline, "ranks")) /
                            json_integer_value(json_object_get(r->baseline, "nodes")));
     struct bb_health_finding f = bb_health_remark(BB_HEALTH_TESTS, BB_HEALTH_ALL, BB_HEALTH_WARN, -1, -1, -1);
@@ -315,10 +338,10 @@ static void report_missing(const struct bb_health_report *r)
     }
     if (n > 0)
         bb_health_add(r->health, &f);
-    if (r->session->out && has_fewer)
-        fprintf(r->session->out,
-                "# baseline: %zu node%s, this run has %d; no expected values for bisection, rails and whole\n", all,
-                bb_plural(all), r->health->nodes);
+    if (r->session->out && nodes > 0 && (others > 0 || nodes != r->health->nodes))
+        fprintf(r->session->out, "# baseline: %d node%s%s, this run has %d%s%s\n", nodes, bb_plural((size_t)nodes),
+                (size_t)nodes < all ? " without failed ones" : "", r->health->nodes,
+                others > 0 ? "; no expected values for " : "", stages);
     if (r->session->out && gpus != r->health->gpus)
         fprintf(r->session->out,
                 "# baseline: %d GPU%s per node, this run has %d; expected values only for single GPUs\n", gpus,
@@ -886,12 +909,36 @@ out:
     return rc;
 }
 
+/* Warns about a saved baseline that is a poor reference. restricted: NULL: nothing restricts NCCL */
+static void warn_of_saved(const struct bb_health_report *r, const char *restricted)
+{
+    const struct bb_health *h = r->health;
+    const char *path = r->options->baseline;
+    char fewer[128] = "";
+    int test = BB_HEALTH_BISECTION;
+
+    while (test < BB_HEALTH_TESTS && !(isfinite(h->median[test]) && h->took_part[test] < h->nodes))
+        test++;
+    if (test < BB_HEALTH_TESTS)
+        snprintf(fewer, sizeof fewer, "; --expect uses %s only for runs on %d nodes, because others failed",
+                 test == BB_HEALTH_WHOLE       ? "whole"
+                 : test == BB_HEALTH_BISECTION ? "bisection, rails and whole"
+                                               : "rails and whole",
+                 h->took_part[test]);
+    if (h->n > 0)
+        bb_warn("--save-baseline %s: %zu finding%s, so its values may be too low for --expect%s", path, h->n,
+                bb_plural(h->n), fewer);
+    else if (restricted)
+        bb_warn("--save-baseline %s: restricted by %s, so its values may be too low for --expect", path, restricted);
+}
+
 int bb_health_finish(const struct bb_health_report *r, int last)
 {
     struct bb_health *h = r->health;
     char *restricted = bb_json_restrictions(NULL, NULL);
     json_t *fields = fields_json(r, NULL);
     const int failed = bb_health_count_failed(json_object_get(fields, "findings"));
+    char stages[64];
     int rc = 0;
 
     if (r->lost_ranks)
@@ -904,10 +951,14 @@ int bb_health_finish(const struct bb_health_report *r, int last)
             bb_health_tables_print(r->tables, r->options->common.full, r->session->out);
         if (r->session->detail)
             print_matrix(r);
-        if (bb_health_active(h) < h->nodes && strcmp(r->options->only, "all") == 0)
+        if (bb_health_active(h) < h->nodes && strcmp(r->options->only, "all") == 0) {
+            const bool differs = other_nodes(r, bb_health_active(h), stages) > 0;
+
             fprintf(r->session->out,
-                    "# failed nodes took no part in later stages, so their other parts are unknown%s\n",
-                    r->baseline ? "; bisection, rails and whole on fewer nodes than the baseline are not judged" : "");
+                    "# failed nodes took no part in later stages, so their other parts are unknown%s%s%s\n",
+                    differs ? "; " : "", stages,
+                    differs ? " on another number of nodes than in the baseline are not judged" : "");
+        }
         bb_health_print_summary(fields,
                                 &(struct bb_health_scope){r->tables ? "all" : r->options->only, r->options->from,
                                                           r->options->common.full, r->options->drain,
@@ -919,12 +970,8 @@ int bb_health_finish(const struct bb_health_report *r, int last)
         fflush(stdout);
     }
     TRY(bb_results_set_all(r->session->json, fields));
-    if (r->options->baseline && h->n > 0)
-        bb_warn("--save-baseline %s: %zu finding%s, so its values may be too low for --expect", r->options->baseline,
-                h->n, bb_plural(h->n));
-    else if (r->options->baseline && restricted)
-        bb_warn("--save-baseline %s: restricted by %s, so its values may be too low for --expect", r->options->baseline,
-                restricted);
+    if (r->options->baseline)
+        warn_of_saved(r, restricted);
     if (failed > 0)
         rc = report_failed(r, failed, restricted);
     else if (r->options->common.nagios && h->n > 0 && h->findings[0].level == BB_HEALTH_WARN)

@@ -203,29 +203,52 @@ static const void *batch_at(const void *base, const struct lt_layout *l, int i)
     return (const char *)base + (size_t)i * (size_t)l->stride * type_bytes(l->type);
 }
 
+/* Products that are added, in the order of k, between a load and a store of a sum. */
+#define FOUR 4
+
 /* column[0..m) = op(A) * (column j of op(B)), summed over k in order; a is packed by columns. Separate functions for
  * float and double sums allow the compiler to vectorise. */
 static void column_f32(const struct lt_problem *p, const float *a, const void *b, size_t j, float *column)
 {
+    size_t k = 0;
+
     memset(column, 0, p->m * sizeof(*column));
-    for (size_t k = 0; k < p->k; k++) {
+    for (; k + FOUR <= p->k; k += FOUR) {
+        const float *a0 = a + k * p->m, *a1 = a0 + p->m, *a2 = a1 + p->m, *a3 = a2 + p->m;
+        float f[FOUR];
+
+        for (size_t n = 0; n < FOUR; n++)
+            f[n] = (float)load(b, p->b.type, index_of(&p->b, p->transb, k + n, j));
+        for (size_t i = 0; i < p->m; i++)
+            column[i] = (((column[i] + a0[i] * f[0]) + a1[i] * f[1]) + a2[i] * f[2]) + a3[i] * f[3];
+    }
+    for (; k < p->k; k++) {
         float factor = (float)load(b, p->b.type, index_of(&p->b, p->transb, k, j));
-        const float *ak = a + k * p->m;
 
         for (size_t i = 0; i < p->m; i++)
-            column[i] += ak[i] * factor;
+            column[i] += a[k * p->m + i] * factor;
     }
 }
 
 static void column_f64(const struct lt_problem *p, const double *a, const void *b, size_t j, double *column)
 {
+    size_t k = 0;
+
     memset(column, 0, p->m * sizeof(*column));
-    for (size_t k = 0; k < p->k; k++) {
+    for (; k + FOUR <= p->k; k += FOUR) {
+        const double *a0 = a + k * p->m, *a1 = a0 + p->m, *a2 = a1 + p->m, *a3 = a2 + p->m;
+        double f[FOUR];
+
+        for (size_t n = 0; n < FOUR; n++)
+            f[n] = load(b, p->b.type, index_of(&p->b, p->transb, k + n, j));
+        for (size_t i = 0; i < p->m; i++)
+            column[i] = (((column[i] + a0[i] * f[0]) + a1[i] * f[1]) + a2[i] * f[2]) + a3[i] * f[3];
+    }
+    for (; k < p->k; k++) {
         double factor = load(b, p->b.type, index_of(&p->b, p->transb, k, j));
-        const double *ak = a + k * p->m;
 
         for (size_t i = 0; i < p->m; i++)
-            column[i] += ak[i] * factor;
+            column[i] += a[k * p->m + i] * factor;
     }
 }
 

@@ -111,8 +111,9 @@ static int reject_item(const char *what, const char *item, bool delays)
     if (sscanf(item, "link=node%d-nic%d:%lf", &number, &nic, &factor) == 3 && factor == 0)
         return bb_err(BB_EUSAGE,
                       "%s: '%s' is not valid, expected 0.001 to 1; NCCL takes the fewest channels of all nodes, so a "
-                      "failed NIC is one NIC less in every node (key nics_per_node; of 8, try: --set nics_per_node=7)",
-                      what, item);
+                      "failed NIC is one NIC less in every node (key nics_per_node); of 8 NICs, try: --set "
+                      "nics_per_node=7 without %s",
+                      what, item, what);
     return bb_err(
         BB_EUSAGE,
         "%s: '%s' is not valid, expected rank=R:TIMES, nodeN:PART, link=nodeN-nicM:PART, link=nodeN-nodeM:PART, "

@@ -521,6 +521,15 @@ def test_slow_path_lengthens_a_ring_in_its_direction(busbar, path, times):
     assert slow == pytest.approx(times * collective_us(*args), rel=0.01)
 
 
+@pytest.mark.parametrize("collective, root, gpus, path, times", [
+    ("broadcast", 0, 1, "3-to-node0", 1), ("broadcast", 0, 1, "0-to-node1", 2), ("broadcast", 2, 1, "1-to-node2", 1), ("broadcast", 2, 1, "3-to-node0", 2),
+    ("reduce", 0, 1, "0-to-node1", 1), ("reduce", 0, 1, "3-to-node0", 2), ("reduce", 3, 1, "3-to-node0", 1), ("broadcast", 0, 2, "3-to-node0", 2)])
+def test_slow_path_that_would_close_a_ring_does_not_lengthen_a_chain(busbar, collective, root, gpus, path, times):
+    """NCCL's broadcast ends on the rank before the root, and its reduce begins on the rank after it. The ring of a second GPU enters the root's node."""
+    args = (busbar, collective, 4 * gpus, "1G", "--cluster", "h100-sxm-ib", "--gpus-per-node", gpus, "--root", root * gpus)
+    assert collective_us(*args, "--slow", f"link=node{path}:0.5") == pytest.approx(times * collective_us(*args), rel=0.01)
+
+
 @pytest.mark.parametrize("collective, size", [("alltoall", "64M"), ("gather", "64M"), ("all_reduce", "4M")])
 def test_slow_path_has_the_same_effect_on_emulated_gpus(busbar, tmp_path, collective, size):
     args = ("-b", size, "-e", size, "-n", 1, "-w", 0, "--placement", "out_of_place")

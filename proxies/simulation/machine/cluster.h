@@ -259,9 +259,11 @@ struct bb_node_placement {
                              one */
     double max_nic_pairs; /* maximum over the NICs: (members that use the NIC) x (members on other nodes) */
     /* Slow paths: (bytes of a node's GPU over its slow paths / their fractions of the rate) / bytes through its NIC, of the
-     * node with the most, for a ring, NCCL's two trees, PAT and an alltoall; 0: no slow path is used */
+     * node with the most, for a ring, NCCL's two trees, PAT ([0] all_gather, [1] reduce_scatter) and an alltoall; 0: no slow
+     * path is used. other_rings: of a ring without its edge from node number ring_from, which is the slowest */
     struct bb_slow_path_use {
-        double ring, trees, pat, alltoall;
+        double ring, other_rings, trees, pat[2], alltoall;
+        int ring_from;
     } slow;
     struct {
         int switches, max_nodes; /* switches: number of leaves (pods) that have members, 0: unknown; max_nodes:
@@ -283,6 +285,7 @@ struct bb_collective {
      * used. Sum of bb_fabric_slow_member over the members. */
     int members_on_root_node;
     double members_on_slow_paths;
+    int root_number; /* broadcast, reduce: number of the root's node among those of the members; only with slow paths */
     struct bb_node_placement placement;
 };
 

@@ -545,6 +545,20 @@ static bool is_tree(const struct bb_nccl_variant *variant)
     return variant && (variant->algorithm == BB_NCCL_TREE || variant->algorithm == BB_NCCL_NVLS_TREE);
 }
 
+/* Returns the time of the bytes over slow paths of a ring / that of all bytes through the NIC. The chain of a broadcast begins
+ * at the root, that of a reduce ends there (src/device/broadcast.h and reduce.h): with one member on each node, no byte
+ * takes the edge that would close the ring. With more members, other channels take it. */
+static double ring_times(const struct bb_collective *call)
+{
+    const struct bb_slow_path_use *slow = &call->placement.slow;
+    const bool from_root = call->kind == BB_BROADCAST;
+    const int closing = (call->root_number + (from_root ? call->nodes - 1 : 0)) % call->nodes;
+
+    return (from_root || call->kind == BB_REDUCE) && call->placement.max_members == 1 && slow->ring_from == closing
+               ? slow->other_rings
+               : slow->ring;
+}
+
 /* Returns the time of the bytes over slow paths / that of all bytes through the NIC; 0: none is used. The switches of CollNet
  * are taken to connect the nodes as a ring. */
 static double slow_path_times(const struct bb_collective *call, const struct bb_nccl_variant *variant)
@@ -552,7 +566,9 @@ static double slow_path_times(const struct bb_collective *call, const struct bb_
     const struct bb_slow_path_use *slow = &call->placement.slow;
 
     if (bb_colls[call->kind].flags & BB_COLL_ESTIMATED)
-        return is_tree(variant) ? slow->trees : variant && variant->algorithm == BB_NCCL_PAT ? slow->pat : slow->ring;
+        return is_tree(variant)                               ? slow->trees
+               : variant && variant->algorithm == BB_NCCL_PAT ? slow->pat[call->kind == BB_REDUCE_SCATTER]
+                                                              : ring_times(call);
     return bb_colls[call->kind].flags & BB_COLL_ROOTED
                ? call->members_on_slow_paths / (call->ranks - call->members_on_root_node)
                : slow->alltoall;

@@ -371,6 +371,17 @@ static double pat_part(int n, int distance)
     return n > 1 && (distance & (distance - 1)) == 0 ? floor((n - 1.0 + distance) / (2 * distance)) / (n - 1) : 0;
 }
 
+/* Adds the slow edge from node number a to the next one in a ring. */
+static void add_ring_edge(int a, double times, struct bb_slow_path_use *slow)
+{
+    if (times > slow->ring) {
+        slow->other_rings = slow->ring_from == a ? slow->other_rings : slow->ring;
+        slow->ring = times;
+        slow->ring_from = a;
+    } else if (slow->ring_from != a)
+        slow->other_rings = fmax(slow->other_rings, times);
+}
+
 /* Adds the slow path from nodes number a to b of n. */
 static void add_slow_path(struct path_end *ends, int n, int a, int b, double times, struct bb_slow_path_use *slow)
 {
@@ -378,8 +389,10 @@ static void add_slow_path(struct path_end *ends, int n, int a, int b, double tim
     const double edges = count_common_edges(n, a, b);
 
     if (ahead == 1) /* NCCL's rings send to the next node only (src/graph/connect.cc, connectRings) */
-        slow->ring = fmax(slow->ring, times);
-    slow->pat = fmax(slow->pat, fmax(pat_part(n, ahead), pat_part(n, n - ahead)) * times);
+        add_ring_edge(a, times, slow);
+    /* ncclTransportPatConnect, src/transport/generic.cc: all_gather sends forward, reduce_scatter backward */
+    slow->pat[0] = fmax(slow->pat[0], pat_part(n, ahead) * times);
+    slow->pat[1] = fmax(slow->pat[1], pat_part(n, n - ahead) * times);
     ends[a].edges[0] += edges * times;
     ends[b].edges[1] += edges * times;
     ends[a].pairs[0] += (double)ends[a].on_nic * ends[b].members * times;

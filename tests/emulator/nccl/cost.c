@@ -45,7 +45,11 @@ static const enum bb_coll_kind kinds[EN_KINDS] = {
 
 static void find_root(ncclComm_t comm, const struct en_task *task, struct bb_collective *call)
 {
+    int previous = -1;
+
     for (int i = 0; en_kind(task->kind)->rooted && i < comm->size; i++) {
+        call->root_number += comm->nodes[i] != previous && comm->nodes[i] < comm->nodes[task->root];
+        previous = comm->nodes[i];
         call->members_on_root_node += comm->nodes[i] == comm->nodes[task->root];
         call->members_on_slow_paths +=
             bb_fabric_slow_member(emu_machine(), call->kind, comm->nodes[i], comm->nodes[task->root]);
@@ -64,8 +68,9 @@ static struct bb_collective call_of(ncclComm_t comm, const struct en_task *task)
                                  .nodes = comm->n_nodes,
                                  .placement = comm->placement};
     struct bb_slow_path_use *slow = &call.placement.slow;
-    double *const on_slow_paths[] = {&slow->ring, &slow->trees, &slow->pat, &slow->alltoall,
-                                     &call.members_on_slow_paths};
+    double *const on_slow_paths[] = {
+        &slow->ring,     &slow->other_rings,         &slow->trees, &slow->pat[0], &slow->pat[1],
+        &slow->alltoall, &call.members_on_slow_paths};
 
     find_root(comm, task, &call);
     for (size_t i = 0; i < sizeof(on_slow_paths) / sizeof(*on_slow_paths); i++)

@@ -112,12 +112,12 @@ struct bb_work_time bb_op_times_work(struct bb_op_times *t, const struct bb_op *
 int bb_op_times_call(struct bb_op_times *t, int comm_key, const struct bb_collective *call, struct bb_cost *cost)
 {
     const struct {
-        int comm_key, kind, dtype, redop, in_place, members_on_root_node;
+        int comm_key, kind, dtype, redop, in_place, root; /* root: one of two numbers, the other is 0 */
         size_t count;
         double members_on_slow_paths;
     } key = {comm_key,         (int)call->kind,
              (int)call->dtype, call->redop,
-             call->in_place,   call->members_on_root_node,
+             call->in_place,   call->members_on_root_node + call->root_number,
              call->count,      call->members_on_slow_paths};
     const int known = t->calls.n, at = bb_key_index_add(&t->calls, &key);
 

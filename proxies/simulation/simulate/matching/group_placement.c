@@ -62,14 +62,19 @@ void bb_group_find_root(const struct bb_layout *l, const struct bb_op *op, int r
 {
     const unsigned flags = bb_colls[op->coll].flags;
     const int group = l->comms[op->comm].group, instance = bb_group_instance(l, group, rank);
-    int root;
+    int root, previous = -1;
 
-    if (!(flags & BB_COLL_ROOTED) || (flags & BB_COLL_ESTIMATED))
+    if (!(flags & BB_COLL_ROOTED) || ((flags & BB_COLL_ESTIMATED) && c->fabric.n_slow_paths == 0))
         return;
     root = bb_op_peer_rank(l, op, rank) / c->gpus_per_node;
     for (int i = 0; i < l->groups[group].size; i++) {
         const int node = bb_group_member(l, group, instance, i) / c->gpus_per_node;
 
+        if (flags & BB_COLL_ESTIMATED) {
+            call->root_number += node != previous && node < root;
+            previous = node;
+            continue;
+        }
         call->members_on_root_node += node == root;
         call->members_on_slow_paths += bb_fabric_slow_member(c, call->kind, node, root);
     }

@@ -206,8 +206,35 @@ static void slow_path_lengthens_collectives_by_its_bytes(void **state)
         bb_cluster_placement_of_ranks(&c, ranks, 16, &placement);
         assert_true(fabs(placement.slow.ring - rows[i].ring) < 1e-9);
         assert_true(fabs(placement.slow.trees - rows[i].trees) < 1e-9);
-        assert_true(fabs(placement.slow.pat - rows[i].pat) < 1e-9);
+        for (int reduces = 0; reduces < 2; reduces++) /* the paths are slow in both directions */
+            assert_true(fabs(placement.slow.pat[reduces] - rows[i].pat) < 1e-9);
         assert_true(fabs(placement.slow.alltoall - rows[i].alltoall) < 1e-9);
+    }
+}
+
+/* Eight nodes, paths at a tenth of the rate in one direction. In PAT, all_gather sends to the node at distance 1, 2 and 4
+ * ahead, and reduce_scatter to the node as far behind (ncclTransportPatConnect). */
+static void pat_uses_a_path_in_one_direction(void **state)
+{
+    static const struct {
+        const char *slow;
+        double gather, reduce;
+    } rows[] = {{"link=node2-to-node4:0.1", 20.0 / 7, 0},
+                {"link=node4-to-node2:0.1", 0, 20.0 / 7},
+                {"link=node7-to-node0:0.1", 40.0 / 7, 0},
+                {"link=node0-to-node4:0.1", 10.0 / 7, 10.0 / 7}};
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        struct bb_cluster c = {.gpus_per_node = 1, .n_variants = 1, .nics_per_node = 1};
+        struct bb_node_placement placement;
+        struct bb_slow slow = {0};
+
+        assert_int_equal(bb_slow_parse(&slow, "--slow", rows[i].slow), 0);
+        bb_slow_degrade_fabric(&slow, &c);
+        bb_cluster_placement_of_ranks(&c, (const int[]){0, 1, 2, 3, 4, 5, 6, 7}, 8, &placement);
+        assert_true(fabs(placement.slow.pat[0] - rows[i].gather) < 1e-9);
+        assert_true(fabs(placement.slow.pat[1] - rows[i].reduce) < 1e-9);
     }
 }
 
@@ -323,6 +350,7 @@ int main(void)
         cmocka_unit_test(exchanges_share_each_direction_of_a_nic),
         cmocka_unit_test(slow_path_lengthens_its_transfers),
         cmocka_unit_test(slow_path_lengthens_collectives_by_its_bytes),
+        cmocka_unit_test(pat_uses_a_path_in_one_direction),
         cmocka_unit_test(job_uses_the_nics_of_its_gpus),
         cmocka_unit_test(rejects_invalid_values),
     };

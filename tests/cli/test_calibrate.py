@@ -469,7 +469,7 @@ def test_slow_nics_and_slow_links_do_not_change_each_other(busbar, calibrate, tm
 
 def test_forced_variants_that_the_model_lacks_leave_the_rate_of_nics(busbar, calibrate, tmp_path):
     """The model has no NVLS for all_gather between nodes, so its time does not show the rate of the NICs, which is that of the starting profile."""
-    run = busbar.json("bench", "all_reduce", "all_gather", "-b", "4K", "-e", "256M", "-f", "4", "-n", "2", "-w", "1", ranks=16, tmp_path=tmp_path,
+    run = busbar.json("bench", "all_reduce", "all_gather", "-b", "4K", "-e", "256M", "-f", "4", "-n", "2", "-w", "1", "--repeats", "1", ranks=16, tmp_path=tmp_path,
                       env={"EMU_CLUSTER": "h100-sxm-ib", "EMU_NODES": "2", "EMU_DATA": "off"})
     gathers = [row for row in run["results"] if row["collective"] == "all_gather"]
     for row in gathers:  # of --sweep-algorithms with an NCCL that has it
@@ -705,7 +705,7 @@ def test_fit_that_does_not_hold_promises_nothing_for_other_sizes(busbar, calibra
     files = []
     for collective in ("all_reduce", "alltoall"):
         files.append(tmp_path / f"{collective}.json")
-        busbar.run("bench", collective, "-b", "8", "-e", "512M", "-f", "4", "-n", "2", "-w", "1", "--repeats", "2", "--quiet", "--json", files[-1], ranks=16,
+        busbar.run("bench", collective, "-b", "8", "-e", "512M", "-f", "4", "-n", "2", "-w", "1", "--repeats", "1", "--quiet", "--json", files[-1], ranks=16,
                    env={"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib"})
     for count in (2, 1):
         (tmp_path / "mine.json").unlink(missing_ok=True)
@@ -864,7 +864,7 @@ def test_measurements_of_another_network_find_its_profile(busbar, calibrate, tmp
     """RoCE (gcp-a3-ultra), whose ring LL128 has 0.68 of the NICs' rate, InfiniBand's 0.35. From InfiniBand, the fit reaches the rate of
     LL128, a warning names the better start, and plan prints the variants that NCCL chose; without --from, the better start is taken."""
     colls = ["all_reduce", "all_gather", "reduce_scatter"]
-    bench = busbar.json("bench", *colls, "-b", "4K", "-e", "256M", "-f", "4", "-c", "0", "-n", "2", "-w", "1", "--repeats", "2", ranks=16,
+    bench = busbar.json("bench", *colls, "-b", "4K", "-e", "256M", "-f", "4", "-c", "0", "-n", "2", "-w", "1", "--repeats", "1", ranks=16,
                         env={"EMU_CLUSTER": "gcp-a3-ultra"}, tmp_path=tmp_path)
     done, profile, summary = calibrate("result.json", "--from", "h200-sxm-ib")
     warnings = re.findall("(?m)^busbar: warning: (.*)", done.stderr)
@@ -1201,7 +1201,7 @@ def test_measure_on_two_nodes_determines_the_links_of_one(busbar, measure, tmp_p
     for variant in slow["nccl"]:
         variant["gbps"] *= 0.8
     (tmp_path / "hidden.json").write_text(json.dumps(slow))
-    done = measure("--ranks", 4, "--from", "h100-sxm-ib", "--gpus-per-node", 2, "--quiet", "--", "-f", "8", EMU_NODES="2")
+    done = measure("--ranks", 4, "--from", "h100-sxm-ib", "--gpus-per-node", 2, "--quiet", "--", "-f", "8", "--repeats", "1", EMU_NODES="2")
     assert done.returncode == 0, done.stderr
     sizes = [256 << 20]
     for coll in ("all_gather", "all_reduce"):

@@ -290,6 +290,37 @@ def test_parallel_layers_compute_as_sequential_layers(busbar, tmp_path, more):
         assert plans[0]["predicted"]["step_us"] < plans[1]["predicted"]["step_us"]
 
 
+PROFILES = pathlib.Path(__file__).resolve().parents[2] / "profiles/models"
+V3_2 = {"model_type": "deepseek_v32", "num_hidden_layers": 6}  # all other fields have the published values by default
+V2_LITE = {"model_type": "deepseek_v2", "hidden_size": 2048, "num_hidden_layers": 6, "first_k_dense_replace": 1, "intermediate_size": 10944,
+           "num_attention_heads": 16, "num_key_value_heads": 16, "q_lora_rank": None, "kv_lora_rank": 512, "qk_nope_head_dim": 128,
+           "qk_rope_head_dim": 64, "v_head_dim": 128, "n_routed_experts": 64, "num_experts_per_tok": 6, "n_shared_experts": 2,
+           "moe_intermediate_size": 1408, "vocab_size": 102400}
+ODD = {**LLAMA_3_8B, "vocab_size": 50257}
+DIVIDED = [("--tp", tp) for tp in (1, 2, 4, 8)] + [("--tp", 2, "--cp", 2, "--cp-comm", "a2a")] + [
+    ("--tp", 1, "--cp", cp, "--cp-comm", mode) for cp in (2, 4, 8) for mode in ("ring", "a2a", "all_gather")]
+
+
+@pytest.mark.parametrize("model, more", [(p.stem, ()) for p in sorted(PROFILES.glob("*.json")) if "model_type" in p.read_text()] + [
+    (V3_2, ()), (V2_LITE, ()), (V2_LITE, ("--lora-rank", 8)), (ODD, ()), (ODD, ("--lora-rank", 8))],
+    ids=lambda x: x if isinstance(x, str) else x.get("model_type") if isinstance(x, dict) else " ".join(map(str, x)))
+def test_model_flops_do_not_depend_on_tp_and_cp(busbar, tmp_path, model, more):
+    """What several ranks of tp or cp repeat (down projections of latents, indexer, adapters) counts once, and padding of the vocabulary
+    does not: a step needs the same FLOPs however it is divided."""
+    model = model if isinstance(model, str) else folder_of(tmp_path, "m", model)
+    sums = []
+    for layout in DIVIDED:
+        if "--lora-rank" in more and layout[1] == 1:  # PyTorch: more adapters than Megatron-LM
+            continue
+        done = busbar.run("plan", "transformer", "--model", model, "--layers", 6, "--ranks", 8, "--global-batch-size", 8, "--seq-length", 512,
+                          *layout, "--sequence-parallel", *more, "--json", "-", emulated=False)
+        if done.returncode == 0:
+            sums.append(sum(role["flops"] * len(role["ranks"]) for role in json.loads(done.stdout)["roles"]))
+        else:
+            assert re.search("not divisible by [tc]p|context parallelism|do not support cp|--cp-comm all_gather", done.stderr), done.stderr
+    assert len(sums) > 1 and sums == pytest.approx([sums[0]] * len(sums), rel=1e-9)
+
+
 def test_misspelled_activation_has_a_suggestion(busbar, tmp_path):
     folder = folder_of(tmp_path, "slip", {**LLAMA_3_8B, "hidden_act": "sillu"})
     assert "activation (hidden_act) 'sillu', did you mean 'silu'?" in rejected(busbar, "transformer", "--model", folder,

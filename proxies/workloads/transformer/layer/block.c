@@ -112,8 +112,8 @@ static const struct bb_layer_sizes *moved_sizes(const struct bb_block *b)
     return b->reads_encoder ? &b->layers->sizes : current_sizes(b);
 }
 
-/* Returns the model FLOPs of kernel groups, which exclude, with a capacity factor, the rows beyond the balanced load of
- * the experts. */
+/* Returns this rank's part of the model FLOPs of kernel groups, which exclude, with a capacity factor, the rows beyond the
+ * balanced load of the experts. */
 static double needed_flops(const struct bb_layers *l, const struct bb_layer_sizes *sizes,
                            const struct bb_kernel_groups *c)
 {
@@ -122,7 +122,7 @@ static double needed_flops(const struct bb_layers *l, const struct bb_layer_size
 
     if (l->config.capacity_factor > 0 && needed.rows > balanced)
         needed.rows = balanced;
-    return bb_kernel_groups_flops(sizes, &needed);
+    return bb_kernel_groups_model_flops(sizes, &needed);
 }
 
 /* first: in and out: 1 + index of the first list with the hash of the new one */

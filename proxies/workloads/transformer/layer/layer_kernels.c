@@ -11,6 +11,7 @@ struct gemm {
     bool frozen;           /* no weight gradient (LoRA) */
     bool wide;             /* one kernel, in the data type of the activations also with --gemm-precision */
     bool dense;            /* scores of the indexer, for all keys */
+    double share;          /* fraction of the FLOPs that are model FLOPs; 0: all */
 };
 
 void bb_kernel_groups_add(struct bb_kernel_groups *c, enum bb_kernels_kind kind, enum bb_kernels_pass pass)
@@ -42,12 +43,23 @@ static struct gemm product(const char *name, struct bb_gemm_shape shape)
     return (struct gemm){.name = name, .shape = shape, .activations_only = true};
 }
 
+/* A linear layer whose weights tp does not shard: each rank of tp runs it on the same tokens. */
+static struct gemm repeated_gemm(const struct bb_layer_sizes *s, const char *name, int64_t in, int64_t out)
+{
+    struct gemm gemm = linear_gemm(s, name, s->tokens, in, out, 1);
+
+    gemm.share = s->repeated_share;
+    return gemm;
+}
+
 /* A GEMM that Megatron-LM runs in 16 bits (csa.py and deepseek_v4_hybrid_attention.py). */
-static struct gemm wide_gemm(const struct bb_layer_sizes *s, const char *name, int64_t in, int64_t out, int64_t groups)
+static struct gemm wide_gemm(const struct bb_layer_sizes *s, const char *name, int64_t in, int64_t out, int64_t groups,
+                             double share)
 {
     struct gemm gemm = linear_gemm(s, name, s->tokens, in, out, groups);
 
     gemm.wide = true;
+    gemm.share = share;
     return gemm;
 }
 
@@ -85,18 +97,18 @@ static int qkv_gemms(const struct bb_layer_sizes *s, struct gemm *p)
         return 1;
     }
     if (s->q_lora)
-        p[n++] = linear_gemm(s, "query down", s->tokens, s->hidden, s->q_lora, 1);
-    p[n++] = linear_gemm(s, "key value down", s->tokens, s->hidden, s->kv_lora + (s->streams ? 0 : s->rope_dim), 1);
+        p[n++] = repeated_gemm(s, "query down", s->hidden, s->q_lora);
+    p[n++] = repeated_gemm(s, "key value down", s->hidden, s->kv_lora + (s->streams ? 0 : s->rope_dim));
     n += latent_up_gemms(s, p + n);
     if (s->ratio)
-        p[n++] = wide_gemm(s, "compressor", s->hidden, 2 * (s->compressor + s->index_compressor), 1);
+        p[n++] = wide_gemm(s, "compressor", s->hidden, 2 * (s->compressor + s->index_compressor), 1, s->repeated_share);
     if (s->index_heads)
-        p[n++] = linear_gemm(s, "index query", s->tokens, s->q_lora, s->index_heads * s->index_dim, 1);
+        p[n++] = repeated_gemm(s, "index query", s->q_lora, s->index_heads * s->index_dim);
     if (s->index_heads && s->ratio)
-        p[n++] = wide_gemm(s, "index weights", s->hidden, s->index_heads, 1);
+        p[n++] = wide_gemm(s, "index weights", s->hidden, s->index_heads, 1, s->repeated_share);
     if (s->index_heads && !s->ratio) {
-        p[n++] = linear_gemm(s, "index key", s->tokens, s->hidden, s->index_dim, 1);
-        p[n++] = linear_gemm(s, "index weights", s->tokens, s->hidden, s->index_heads, 1);
+        p[n++] = repeated_gemm(s, "index key", s->hidden, s->index_dim);
+        p[n++] = repeated_gemm(s, "index weights", s->hidden, s->index_heads);
     }
     return n;
 }
@@ -124,7 +136,8 @@ static int scan_gemms(const struct bb_layer_sizes *s, struct gemm *p)
     return at;
 }
 
-static int core_gemms(const struct bb_layer_sizes *s, int64_t keys, struct gemm *p)
+/* index_keys: number of tokens whose keys the indexer scores */
+static int core_gemms(const struct bb_layer_sizes *s, int64_t keys, int64_t index_keys, struct gemm *p)
 {
     int64_t pairs = s->batch * s->attention_heads;
 
@@ -136,9 +149,10 @@ static int core_gemms(const struct bb_layer_sizes *s, int64_t keys, struct gemm 
     if (s->index_heads == 0)
         return 2;
     pairs = s->batch * s->index_heads;
-    keys = s->ratio ? s->sequence / s->ratio : s->sequence;
+    keys = s->ratio ? index_keys / s->ratio : index_keys;
     p[2] = product("index", (struct bb_gemm_shape){s->queries, keys, s->index_dim, pairs, false, true, s->dtype});
     p[2].dense = true;
+    p[2].share = s->index_share;
     return 3;
 }
 
@@ -161,7 +175,7 @@ static int out_gemms(const struct bb_layer_sizes *s, struct gemm *p)
     const int64_t width = s->out_groups ? s->out_groups * s->out_lora : s->heads * s->value_dim;
 
     if (s->out_groups > 0)
-        *p++ = wide_gemm(s, "out groups", s->heads * s->value_dim / s->out_groups, s->out_lora, s->out_groups);
+        *p++ = wide_gemm(s, "out groups", s->heads * s->value_dim / s->out_groups, s->out_lora, s->out_groups, 0);
     *p = linear_gemm(s, "out", s->tokens, width, s->hidden, 1);
     return s->out_groups > 0 ? 2 : 1;
 }
@@ -179,9 +193,9 @@ static int base_gemms(const struct bb_layer_sizes *s, enum bb_kernels_kind kind,
     case BB_KERNELS_LATENT_UP:
         return latent_up_gemms(s, p);
     case BB_KERNELS_CORE:
-        return core_gemms(s, s->keys, p);
+        return core_gemms(s, s->keys, s->sequence, p);
     case BB_KERNELS_CORE_BLOCK:
-        return core_gemms(s, s->block_keys, p);
+        return core_gemms(s, s->block_keys, s->block_keys, p);
     case BB_KERNELS_CROSS_QUERY:
         p[0] = linear_gemm(s, "cross query", s->tokens, s->hidden, s->heads * s->key_dim, 1);
         return 1;
@@ -189,7 +203,7 @@ static int base_gemms(const struct bb_layer_sizes *s, enum bb_kernels_kind kind,
         p[0] = linear_gemm(s, "cross keys", s->encoder_tokens, s->hidden, s->kv_heads * (s->key_dim + s->value_dim), 1);
         return 1;
     case BB_KERNELS_CROSS_CORE:
-        return core_gemms(s, s->encoder_sequence, p);
+        return core_gemms(s, s->encoder_sequence, s->encoder_sequence, p);
     case BB_KERNELS_OUT:
         return out_gemms(s, p);
     case BB_KERNELS_UP:
@@ -220,6 +234,7 @@ static int base_gemms(const struct bb_layer_sizes *s, enum bb_kernels_kind kind,
         return 1;
     case BB_KERNELS_HEAD:
         p[0] = linear_gemm(s, "logits", s->tokens, s->hidden, s->vocab, 1);
+        p[0].share = s->vocab_share;
         return 1;
     default:
         return 0;
@@ -232,6 +247,7 @@ static int forward_gemms(const struct bb_layer_sizes *s, enum bb_kernels_kind ki
 {
     const bool up = kind == BB_KERNELS_UP || kind == BB_KERNELS_SHARED_UP || kind == BB_KERNELS_EXPERTS;
     const bool mlp = up || kind == BB_KERNELS_DOWN || kind == BB_KERNELS_SHARED_DOWN, qkv = kind == BB_KERNELS_QKV;
+    const bool row = kind == BB_KERNELS_OUT || kind == BB_KERNELS_DOWN || kind == BB_KERNELS_SHARED_DOWN;
     const bool adapts = qkv || kind == BB_KERNELS_LATENT_UP || kind == BB_KERNELS_OUT || (mlp && !s->lora_attention);
     const int n = base_gemms(s, kind, rows, p);
     int at = n;
@@ -248,6 +264,9 @@ static int forward_gemms(const struct bb_layer_sizes *s, enum bb_kernels_kind ki
         p[at++] = linear_gemm(s, "adapter in", m, weight->k, s->lora_rank * adapters, each);
         p[at++] = linear_gemm(s, "adapter out", m, s->lora_rank, weight->n, each);
         p[at - 1].experts = p[at - 2].experts = s->shared_adapters ? 1 : p[i].experts;
+        /* each rank of tp has the matrix of the side that tp does not shard of the weight */
+        p[at - 2].share = row || kind == BB_KERNELS_EXPERTS ? p[i].share : s->repeated_share;
+        p[at - 1].share = row ? s->repeated_share : p[i].share;
     }
     return at;
 }
@@ -278,7 +297,7 @@ static struct bb_layer_sizes sizes_of_chunk(const struct bb_layer_sizes *s, int 
     return part;
 }
 
-double bb_kernel_groups_flops(const struct bb_layer_sizes *s, const struct bb_kernel_groups *c)
+static double groups_flops(const struct bb_layer_sizes *s, const struct bb_kernel_groups *c, bool of_model)
 {
     struct gemm p[MAX_GEMMS];
     struct bb_gemm_shape shapes[2];
@@ -290,9 +309,19 @@ double bb_kernel_groups_flops(const struct bb_layer_sizes *s, const struct bb_ke
 
         for (int j = 0; j < n; j++)
             for (int k = list_pass_shapes(&p[j], c->list[i].pass, shapes) - 1; k >= 0; k--)
-                flops += bb_gemm_flops(&shapes[k]);
+                flops += bb_gemm_flops(&shapes[k]) * (of_model && p[j].share > 0 ? p[j].share : 1);
     }
     return flops;
+}
+
+double bb_kernel_groups_flops(const struct bb_layer_sizes *s, const struct bb_kernel_groups *c)
+{
+    return groups_flops(s, c, false);
+}
+
+double bb_kernel_groups_model_flops(const struct bb_layer_sizes *s, const struct bb_kernel_groups *c)
+{
+    return groups_flops(s, c, true);
 }
 
 /* ---- memory-bound kernels ---- */

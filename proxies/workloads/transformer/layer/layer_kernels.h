@@ -120,6 +120,10 @@ struct bb_layer_sizes {
     bool out_gate;     /* a gate multiplies the output of attention or of a scan (state-space or linear attention) */
     bool unfused;      /* unfused attention: separate kernels for scores, softmax and context */
     enum bb_gemm_precision precision; /* of the operands of GEMMs with weights */
+    /* Fractions of the FLOPs of GEMMs that are model FLOPs; 0: all. repeated_share: GEMMs that each rank of tp runs on the
+     * same tokens, 1 / tp; index_share: scores of the indexer, which each rank of tp computes, and with all_to_all context
+     * parallelism each rank of cp; vocab_share: logits, without those of the padding of the vocabulary */
+    double repeated_share, index_share, vocab_share;
 };
 
 /* The kernel groups that one compute operation runs in sequence. A kernel group consists of the kernels of one kind
@@ -151,8 +155,13 @@ void bb_kernel_groups_add(struct bb_kernel_groups *c, enum bb_kernels_kind kind,
  * computation to the groups c. */
 void bb_kernel_groups_add_backward(struct bb_kernel_groups *c, enum bb_kernels_kind kind, bool with_weights);
 
-/* bb_kernel_groups_flops - returns the FLOPs of the GEMMs of all groups. */
+/*
+ * bb_kernel_groups_flops - returns the FLOPs of the GEMMs of all groups.
+ * bb_kernel_groups_model_flops - returns this rank's part of the model FLOPs: those of a GEMM that several ranks repeat are
+ *     divided by the number of these ranks, and padding of the vocabulary does not count.
+ */
 double bb_kernel_groups_flops(const struct bb_layer_sizes *s, const struct bb_kernel_groups *c);
+double bb_kernel_groups_model_flops(const struct bb_layer_sizes *s, const struct bb_kernel_groups *c);
 
 /* bb_kernel_groups_append - append the GEMMs and memory-bound kernels of all groups to the kernel list w. The FLOPs
  * of these GEMMs equal the result of bb_kernel_groups_flops. */

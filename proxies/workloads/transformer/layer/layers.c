@@ -47,6 +47,7 @@ static void resolve_attention(struct bb_layer_sizes *s, const struct bb_layers_c
     s->block_keys = c->sequence / c->cp;
     s->queries = by_heads ? c->sequence : c->sequence / c->cp;
     s->attention_heads = by_heads ? s->heads / c->cp : s->heads;
+    s->index_share = s->repeated_share / (by_heads ? c->cp : 1);
 }
 
 static void resolve_scan(struct bb_layer_sizes *s, const struct bb_layers_config *c)
@@ -161,7 +162,9 @@ static void resolve_sizes(struct bb_layers *l)
                                  .up_adapters = bb_arch_adapters(a, false),
                                  .lora_attention = a->lora_attention,
                                  .shared_adapters = a->lora_experts < a->experts,
-                                 .precision = c->precision};
+                                 .precision = c->precision,
+                                 .repeated_share = 1.0 / c->tp};
+    s->vocab_share = (double)a->vocab / ((double)s->vocab * c->tp);
     s->local_tokens = l->sequence_sharded ? s->tokens / c->tp : s->tokens;
     s->rows_routed = s->local_tokens * a->top_k;
     s->rows_sent = c->dispatch == BB_DISPATCH_DEDUP ? rows_per_node(c, s->local_tokens) * c->nodes : s->rows_routed;

@@ -89,17 +89,59 @@ static bool same_measurement(const struct bb_timing *a, const struct bb_timing *
            a->same_node == b->same_node;
 }
 
-/* Matches the rows of two result files as described in compare.h. The search for a match begins at the row of B
- * after the previous match, because the rows of both files usually have the same order. */
-void bb_match_rows(const struct bb_result_file *a, const struct bb_result_file *b, long *pair_a, long *pair_b)
+/* Returns the tests whose sizes differ between two files, as in bb_match_rows. */
+static json_t *tests_of_other_sizes(const struct bb_result_file *a, const struct bb_result_file *b)
 {
+    json_t *list = json_array(), *sizes;
+    const char *test;
+
+    json_object_foreach(a->test_sizes, test, sizes)
+    {
+        const json_t *others = json_object_get(b->test_sizes, test);
+
+        for (int i = 0; i < BB_TEST_SIZES && others; i++) {
+            json_t *of_a = json_object_get(sizes, bb_test_sizes[i].name),
+                   *of_b = json_object_get(others, bb_test_sizes[i].name);
+
+            if (json_equal(of_a, of_b))
+                continue;
+            json_array_append_new(list, json_pack("{s:s, s:s, s:O, s:O}", "test", test, "of", bb_test_sizes[i].name,
+                                                  "a", of_a, "b", of_b));
+            break;
+        }
+    }
+    return list;
+}
+
+/* Returns the entry of the row's test in not_compared; NULL: the row is compared. */
+static const json_t *uncompared(const json_t *not_compared, const struct bb_timing *row)
+{
+    const json_t *entry;
+    size_t i;
+
+    json_array_foreach(not_compared, i, entry)
+    {
+        if (row->test && strcmp(row->test, json_string_value(json_object_get(entry, "test"))) == 0)
+            return entry;
+    }
+    return NULL;
+}
+
+/* The search for a match begins at the row of B after the previous match, because the rows of both files usually have the same
+ * order. */
+json_t *bb_match_rows(const struct bb_result_file *a, const struct bb_result_file *b, long *pair_a, long *pair_b)
+{
+    const bool same_model = bb_result_file_same_model(a, b); /* else rows of the same name are of other work */
+    json_t *not_compared = tests_of_other_sizes(a, b);
     size_t next = 0;
 
     for (size_t j = 0; j < b->n; j++)
         pair_b[j] = -1;
     for (size_t i = 0; i < a->n; i++) {
+        const bool has_match = same_model && !uncompared(not_compared, &a->rows[i]);
+
         pair_a[i] = -1;
-        for (size_t step = 0; step < b->n && pair_a[i] < 0; step++) {
+        for (size_t step = 0; step < b->n && has_match && pair_a[i] < 0; step++) {
             size_t j = (next + step) % b->n;
 
             if (pair_b[j] < 0 && same_measurement(&a->rows[i], &b->rows[j])) {
@@ -110,6 +152,7 @@ void bb_match_rows(const struct bb_result_file *a, const struct bb_result_file *
         if (pair_a[i] >= 0)
             next = (size_t)pair_a[i] + 1;
     }
+    return not_compared;
 }
 
 /* ---- comparison table: rows and header lines ---- */
@@ -727,28 +770,24 @@ static int put_common(struct comparison *t, struct bb_results *results)
     return rc;
 }
 
-/* Returns the entry of the row's test in not_compared; NULL: the row is compared. */
-static const json_t *uncompared(const struct comparison *t, const struct bb_timing *row)
+/* Writes one of the two sizes of an entry of not_compared, key "a" or "b", to text. Returns text. */
+static const char *size_text(const json_t *entry, const char *key, char text[BB_BYTES_TEXT])
 {
-    const json_t *entry;
-    size_t i;
+    const json_int_t size = json_integer_value(json_object_get(entry, key));
 
-    json_array_foreach(t->not_compared, i, entry)
-    {
-        if (row->test && strcmp(row->test, json_string_value(json_object_get(entry, "test"))) == 0)
-            return entry;
-    }
-    return NULL;
+    if (strcmp(json_string_value(json_object_get(entry, "of")), "bytes") == 0)
+        return bb_format_bytes((size_t)size, text);
+    snprintf(text, BB_BYTES_TEXT, "%d", (int)size);
+    return text;
 }
 
 /* Adds a check of a row that is not compared. */
 static void add_uncompared_check(struct comparison *t, const struct bb_timing *a, const json_t *entry)
 {
-    char reason[JOB];
+    char reason[JOB], of_a[BB_BYTES_TEXT], of_b[BB_BYTES_TEXT];
 
-    snprintf(reason, sizeof reason, "not compared: %" JSON_INTEGER_FORMAT " %s in A, %" JSON_INTEGER_FORMAT " in B",
-             json_integer_value(json_object_get(entry, "a")), json_string_value(json_object_get(entry, "of")),
-             json_integer_value(json_object_get(entry, "b")));
+    snprintf(reason, sizeof reason, "not compared: %s: A %s, B %s", json_string_value(json_object_get(entry, "of")),
+             size_text(entry, "a", of_a), size_text(entry, "b", of_b));
     bb_checks_add(
         t->checks,
         &(struct bb_check){
@@ -768,9 +807,9 @@ static json_t *put_unmatched(struct comparison *t, const struct bb_result_file *
         const struct row row =
             make_row(&file->rows[i], is_a ? us : NAN, is_a ? NAN : us, is_a ? "only in A" : "only in B");
 
-        if (pair[i] < 0 && is_a && uncompared(t, &file->rows[i]))
-            add_uncompared_check(t, &file->rows[i], uncompared(t, &file->rows[i]));
-        if (pair[i] >= 0 || uncompared(t, &file->rows[i]))
+        if (pair[i] < 0 && is_a && uncompared(t->not_compared, &file->rows[i]))
+            add_uncompared_check(t, &file->rows[i], uncompared(t->not_compared, &file->rows[i]));
+        if (pair[i] >= 0 || uncompared(t->not_compared, &file->rows[i]))
             continue;
         bb_table_row(table_of(t, -INFINITY, out), table_fields(t), &row);
         if (is_a)
@@ -874,12 +913,13 @@ static void print_uncompared(const struct comparison *t, FILE *out)
 
         json_array_foreach(t->not_compared, i, entry)
         {
-            if (strcmp(json_string_value(json_object_get(entry, "of")), bb_test_sizes[size]) != 0)
+            char of_a[BB_BYTES_TEXT], of_b[BB_BYTES_TEXT];
+
+            if (strcmp(json_string_value(json_object_get(entry, "of")), bb_test_sizes[size].name) != 0)
                 continue;
-            fprintf(out, any ? "; " : "# not compared, because the number of %s differs: ", bb_test_sizes[size]);
-            fprintf(out, "%s (A %" JSON_INTEGER_FORMAT ", B %" JSON_INTEGER_FORMAT ")",
-                    json_string_value(json_object_get(entry, "test")), json_integer_value(json_object_get(entry, "a")),
-                    json_integer_value(json_object_get(entry, "b")));
+            fprintf(out, any ? "; " : "# not compared, because the %s differs: ", bb_test_sizes[size].text);
+            fprintf(out, "%s (A %s, B %s)", json_string_value(json_object_get(entry, "test")),
+                    size_text(entry, "a", of_a), size_text(entry, "b", of_b));
             any = true;
         }
         fputs(any ? "\n" : "", out);
@@ -1012,35 +1052,6 @@ static void correct_for_rows(struct comparison *t)
     free(p);
 }
 
-/* Sets not_compared, and removes the matches of these tests. */
-static void leave_out_tests(struct comparison *t)
-{
-    const char *test;
-    json_t *sizes;
-
-    t->not_compared = json_array();
-    json_object_foreach(t->a->test_sizes, test, sizes)
-    {
-        const json_t *others = json_object_get(t->b->test_sizes, test);
-
-        for (int i = 0; i < BB_TEST_SIZES && others; i++) {
-            json_t *a = json_object_get(sizes, bb_test_sizes[i]), *b = json_object_get(others, bb_test_sizes[i]);
-
-            if (json_equal(a, b))
-                continue;
-            json_array_append_new(t->not_compared, json_pack("{s:s, s:s, s:O, s:O}", "test", test, "of",
-                                                             bb_test_sizes[i], "a", a, "b", b));
-            break;
-        }
-    }
-    for (size_t i = 0; i < t->a->n; i++)
-        if (uncompared(t, &t->a->rows[i]))
-            t->pair_a[i] = -1;
-    for (size_t i = 0; i < t->b->n; i++)
-        if (uncompared(t, &t->b->rows[i]))
-            t->pair_b[i] = -1;
-}
-
 static void init_comparison(struct comparison *t, const struct bb_result_file *a, const struct bb_result_file *b,
                             double threshold_percent)
 {
@@ -1056,17 +1067,11 @@ static void init_comparison(struct comparison *t, const struct bb_result_file *a
     json_decref(others);
     BB_NEW(t->pair_a, a->n);
     BB_NEW(t->pair_b, b->n);
-    if (bb_result_file_same_model(a, b)) {
-        bb_match_rows(a, b, t->pair_a, t->pair_b);
-    } else { /* rows of the same name are of other work */
-        memset(t->pair_a, -1, a->n * sizeof(*t->pair_a));
-        memset(t->pair_b, -1, b->n * sizeof(*t->pair_b));
-    }
-    leave_out_tests(t);
+    t->not_compared = bb_match_rows(a, b, t->pair_a, t->pair_b);
     for (size_t i = 0; i < a->n; i++)
-        t->only_a += t->pair_a[i] < 0 && !uncompared(t, &a->rows[i]);
+        t->only_a += t->pair_a[i] < 0 && !uncompared(t->not_compared, &a->rows[i]);
     for (size_t i = 0; i < b->n; i++)
-        t->only_b += t->pair_b[i] < 0 && !uncompared(t, &b->rows[i]);
+        t->only_b += t->pair_b[i] < 0 && !uncompared(t->not_compared, &b->rows[i]);
     bb_shortfall_init(&t->shortfall, a, b, threshold_percent);
     t->judged_percent = t->shortfall.known ? t->shortfall.percent : threshold_percent;
     if (isnan(t->judged_percent) && bb_result_file_is_health(a))

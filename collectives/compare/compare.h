@@ -21,7 +21,7 @@
  *
  * Values of health that depend on the number of nodes (stages bisection, rails and whole) are not compared if A and B have
  * different numbers of nodes in the test, for example because nodes have failed in an earlier stage, nor values of several GPUs
- * (all stages but gpu and copies) if the numbers of GPUs per node differ.
+ * (all stages but gpu and copies) if the numbers of GPUs per node or the message sizes (--size, --quick) differ.
  *
  * The verdict of the whole comparison is the first verdict of this list that applies: incomplete run, different
  * model, B does not fit in GPU memory, no common row, wrong data, mixed (some rows are slower, others faster), slower,
@@ -69,11 +69,14 @@ enum bb_verdict bb_verdict_of(const struct bb_timing *a, const struct bb_timing 
 double bb_holm_limit(double *p, size_t n, double level);
 
 /*
- * bb_match_rows - match the rows of two files.
- *   pair_a  [a->n] out: index of the row of b that matches row i of a; -1: no match
- *   pair_b  [b->n] out: index of the row of a that matches row i of b; -1: no match
+ * bb_match_rows - match the rows of two files. Files of different models have no matches.
+ *   pair_a   [a->n] out: index of the row of b that matches row i of a; -1: no match
+ *   pair_b   [b->n] out: index of the row of a that matches row i of b; -1: no match
+ *   Returns  {"test", "of", "a", "b"}: the tests of health that are not compared, because the size `of` (bb_test_sizes) differs;
+ *            a new reference
  */
-void bb_match_rows(const struct bb_result_file *a, const struct bb_result_file *b, long *pair_a, long *pair_b);
+json_t *bb_match_rows(const struct bb_result_file *a, const struct bb_result_file *b, long *pair_a,
+                      long *pair_b) BB_MUST_CHECK;
 
 /* The criteria for exit status 5 (BB_EBELOW). */
 struct bb_regression_threshold {

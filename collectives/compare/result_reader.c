@@ -333,10 +333,24 @@ static void name_health_row(struct bb_timing *t, bool by_pci, bool is_alone)
     t->key = word_in(t->row, "key in comparisons");
 }
 
-const char *const bb_test_sizes[BB_TEST_SIZES] = {"nodes", "GPUs per node"};
+const struct bb_test_size bb_test_sizes[BB_TEST_SIZES] = {
+    {"nodes", "number of nodes"}, {"GPUs per node", "number of GPUs per node"}, {"bytes", "message size"}};
 
-/* Returns the sizes of each test of several GPUs. Its values depend on the number of GPUs per node, those of more than two nodes
- * also on the number of nodes with a value: `--expect FILE` of health has the same rule. */
+size_t bb_health_bytes(size_t bytes, bool quick)
+{
+    return bytes > 0 ? bytes : quick ? 64 << 20 : 512 << 20;
+}
+
+size_t bb_result_health_bytes(const json_t *root)
+{
+    const json_t *options = json_object_get(root, "options");
+
+    return bb_health_bytes((size_t)json_integer_value(json_object_get(options, "size")),
+                           json_is_true(json_object_get(options, "quick")));
+}
+
+/* Returns the sizes of each test of several GPUs. Its values depend on the number of GPUs per node and the message size, those of
+ * more than two nodes also on the number of nodes with a value: `--expect FILE` of health has the same rule. */
 static json_t *count_test_sizes(const json_t *root, const json_t *results)
 {
     const long long ranks = number_in(root, "ranks"), nodes = number_in(root, "nodes");
@@ -357,8 +371,9 @@ static json_t *count_test_sizes(const json_t *root, const json_t *results)
     }
     json_object_foreach(tests, name, hosts)
         json_object_set_new(sizes, name,
-                            json_pack("{s:I, s:I}", bb_test_sizes[0], (json_int_t)json_object_size(hosts),
-                                      bb_test_sizes[1], (json_int_t)(nodes > 0 ? ranks / nodes : 0)));
+                            json_pack("{s:I, s:I, s:I}", bb_test_sizes[0].name, (json_int_t)json_object_size(hosts),
+                                      bb_test_sizes[1].name, (json_int_t)(nodes > 0 ? ranks / nodes : 0),
+                                      bb_test_sizes[2].name, (json_int_t)bb_result_health_bytes(root)));
     json_decref(tests);
     return sizes;
 }

@@ -68,9 +68,16 @@ struct bb_result_file {
     bool uses_wall;     /* rows have the time wall_us: bb_result_files_align_clocks */
 };
 
-/* bb_test_sizes - names of the sizes on which values of health of several GPUs depend. */
-enum { BB_TEST_SIZES = 2 };
-extern const char *const bb_test_sizes[BB_TEST_SIZES];
+/* bb_test_sizes - the sizes on which values of health of several GPUs depend: their names in results, and in text. */
+enum { BB_TEST_SIZES = 3 };
+extern const struct bb_test_size {
+    const char *name, *text;
+} bb_test_sizes[BB_TEST_SIZES];
+
+/* bb_health_bytes - return the bytes of a collective of health. bytes: --size, 0: default
+ * bb_result_health_bytes - return those of a result of health. */
+size_t bb_health_bytes(size_t bytes, bool quick);
+size_t bb_result_health_bytes(const json_t *root);
 
 /* bb_incomplete_status - return the status of an incomplete run, or NULL if the run is complete. A run that ended with
  * "below threshold" is complete, and so are a plan that "does not fit" and a file without a status, for example from

@@ -649,7 +649,7 @@ static struct range *ranges_before_last(const struct table *t)
         ranges[r] = (struct range){INFINITY, -INFINITY};
     for (const struct bb_result_file *f = t->files; f < last; f++) {
         BB_NEW(of_file, f->n);
-        bb_match_rows(last, f, of_last, of_file);
+        json_decref(bb_match_rows(last, f, of_last, of_file));
         for (size_t r = 0; r < last->n; r++) {
             const double us = of_last[r] < 0 ? NAN : f->rows[of_last[r]].time_us;
 
@@ -680,25 +680,25 @@ static void print_last(const struct table *t, FILE *out)
         if (!isfinite(ranges[r].high) || !(ranges[r].low > 0) || isnan(us))
             continue;
         rows++;
-        spread += ranges[r].high / ranges[r].low - 1;
         slower += us > ranges[r].high;
         beyond += us / ranges[r].high > ranges[r].high / ranges[r].low;
         faster += us < ranges[r].low;
         if (us / ranges[r].high > ratio) {
             ratio = us / ranges[r].high;
+            spread = ranges[r].high / ranges[r].low - 1;
             worst = &last->rows[r];
         }
     }
     if (rows > 0) {
-        fprintf(out, "# %s and all %d files before it: slower than each of them in %zu of %zu rows", last->path,
-                t->n - 1, slower, rows);
+        fprintf(out, "# %s: slower than all %d files before it in %zu of %zu rows", last->path, t->n - 1, slower, rows);
         if (beyond > 0)
-            fprintf(out, ", in %zu by more than those differ", beyond);
+            fprintf(out, ", in %zu by more than those files differ", beyond);
         else
-            fprintf(out, " (of equal files: about %.0f)", (double)rows / t->n);
+            fprintf(out, " (by chance about %.0f, if nothing has changed)", (double)rows / t->n);
         if (worst)
-            fprintf(out, ", at most +%.1f %% (%s%s)", 100 * (ratio - 1), worst->what, bb_timing_size(worst, size));
-        fprintf(out, "; faster in %zu; those differ from each other by %.1f %%\n", faster, 100 * spread / (double)rows);
+            fprintf(out, "; slowest: %s%s, +%.1f %% time over the slowest of them, which is %.1f %% over the fastest",
+                    worst->what, bb_timing_size(worst, size), 100 * (ratio - 1), 100 * spread);
+        fprintf(out, "; faster than all of them in %zu\n", faster);
     }
     free(ranges);
 }

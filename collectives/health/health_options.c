@@ -247,7 +247,7 @@ const struct bb_opts bb_bench_nodes_set = {
 
 size_t bb_health_size(const struct bb_health_options *o)
 {
-    return o->bytes > 0 ? o->bytes : o->quick ? 64 << 20 : 512 << 20;
+    return bb_health_bytes(o->bytes, o->quick);
 }
 
 int bb_health_wanted_rounds(const struct bb_health_options *o)
@@ -365,15 +365,6 @@ static int expect_test(struct bb_health *h, const struct bb_health_options *o, b
         h->expected[test] = h->inside;
 out:
     return rc;
-}
-
-static int bytes_of(const json_t *options, size_t *bytes)
-{
-    const json_t *size = json_object_get(options, "size");
-
-    *bytes = bb_health_size(&(struct bb_health_options){.bytes = (size_t)json_integer_value(size),
-                                                        .quick = json_is_true(json_object_get(options, "quick"))});
-    return json_is_object(options) ? 0 : -BB_EUSAGE;
 }
 
 /* Prints a warning about a baseline that is a poor reference. */
@@ -498,7 +489,10 @@ static int expect_baseline(struct bb_health *h, const struct bb_health_options *
     const char *started = json_string_value(json_object_get(root, "started"));
     const char *schema = json_string_value(json_object_get(root, "schema"));
     const json_t *tests = json_object_get(root, "tests"), *test;
-    size_t i, bytes;
+    const size_t bytes = bb_result_health_bytes(root);
+    const bool in_mib = bytes % (1 << 20) == 0;
+    char size[BB_BYTES_TEXT], own[BB_BYTES_TEXT];
+    size_t i;
 
     if (!schema || strcmp(schema, "busbar.health/1") != 0)
         return bb_err(
@@ -506,14 +500,16 @@ static int expect_baseline(struct bb_health *h, const struct bb_health_options *
             "--expect %s: is a result of busbar (%.60s), expected auto, a cluster of `busbar list clusters`, or "
             "a file of busbar health (--save-baseline)",
             o->expect, schema ? schema : "?");
-    if (bytes_of(json_object_get(root, "options"), &bytes) || nodes < 1 || !json_is_array(tests))
+    if (!json_is_object(json_object_get(root, "options")) || nodes < 1 || !json_is_array(tests))
         return bb_err(BB_EUSAGE, "--expect %s: the run ended before its verdicts; try: the file of a complete run",
                       o->expect);
     if (ranks < 1 || ranks % nodes != 0)
         return bb_err(BB_EUSAGE, "--expect %s: %g GPUs per node", o->expect, (double)ranks / (double)nodes);
     if (bytes != bb_health_size(o))
-        return bb_err(BB_EUSAGE, "--expect %s: collectives of %zu byte%s, this run has %zu; try: --size %zu", o->expect,
-                      bytes, bb_plural(bytes), bb_health_size(o), bytes);
+        return bb_err(BB_EUSAGE, "--expect %s: collectives of %s, this run has %s; try: --size %zu%s", o->expect,
+                      bb_format_bytes_beside(bytes, bb_health_size(o), size),
+                      bb_format_bytes_beside(bb_health_size(o), bytes, own), in_mib ? bytes >> 20 : bytes,
+                      in_mib ? "M" : "");
     json_array_foreach(tests, i, test)
     {
         if (take_median(h, root, test, ranks / nodes))

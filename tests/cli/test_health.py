@@ -1335,7 +1335,7 @@ def test_no_other_output_shares_stdout_with_the_line_of_a_plugin(busbar, other, 
 def test_unfit_baselines_are_refused(busbar, tmp_path):
     path = tmp_path / "r.json"
     health(busbar, tmp_path, "--only", "node", ranks=2, nodes=1)
-    for args, ranks, text in ((("--quick",), 3, "has no value to compare with, of these tests"), ((), 2, "try: --size 67108864"),
+    for args, ranks, text in ((("--quick",), 3, "has no value to compare with, of these tests"), ((), 2, ": collectives of 64 MiB, this run has 512 MiB; try: --size 64M\n"),
                               (("--json", tmp_path / "a", "--save-baseline", tmp_path / "b"), 2, "leave out --json"),
                               (("--save-baseline", path), 2, "names the same file")):
         done = busbar.run("health", "--expect", path, *args, ranks=ranks, env={"EMU_DATA": "off"})
@@ -1426,6 +1426,32 @@ def test_compare_leaves_out_tests_on_fewer_nodes(busbar, tmp_path):
         assert re.search(r"^# not compared, because the number of nodes differs: all_reduce across halves \(A \d, B \d\);.* all_reduce of all GPUs \(", done.stdout, re.M)
         assert re.search("^# verdict: " + (re.escape(verdict) if only_a else verdict), done.stdout.splitlines()[-1]), done.stdout
         assert {c["status"] for c in root["checks"] if c["reason"].startswith("not compared: ")} == {"unknown"}
+
+
+def test_compare_leaves_out_collectives_of_another_size(busbar, tmp_path):
+    """Values of GPUs do not depend on --size; those of collectives do, so that they would be slower on the same nodes."""
+    for name, args in (("a", ("--size", "512M")), ("b", ())):  # --quick: 64 MiB
+        health(busbar, tmp_path, *args, ranks=4, nodes=2)
+        (tmp_path / "r.json").rename(tmp_path / name)
+    done = busbar.run("compare", "a", "b", "--json", "c.json", "--threshold", 3, emulated=False, cwd=tmp_path)
+    root = json.loads((tmp_path / "c.json").read_text())
+    assert done.returncode == 0 and {(e["of"], e["a"], e["b"]) for e in root["not_compared"]} == {("bytes", 512 << 20, 64 << 20)}
+    assert {row["collective"].split()[0] for row in root["results"]} == {"GEMM", "memory", "copy"} and not root["only_a"] + root["only_b"]
+    assert "\n# not compared, because the message size differs: all_reduce in the node (A 512 MiB, B 64 MiB); all_reduce of GPU pairs (" in done.stdout
+    assert "not compared: bytes: A 512 MiB, B 64 MiB" in {check["reason"] for check in root["checks"]}
+
+
+def test_last_of_several_files_is_compared_by_the_rule_of_two_files(busbar, tmp_path):
+    """Three files of four nodes, and one of six: rails and the whole job are slower on more nodes."""
+    names = [f"m{i}.json" for i in range(4)]
+    for name, nodes in zip(names, (4, 4, 4, 6)):
+        health(busbar, tmp_path, ranks=2 * nodes, nodes=nodes)
+        (tmp_path / "r.json").rename(tmp_path / name)
+    two = busbar.run("compare", names[0], names[3], "--json", "two.json", emulated=False, cwd=tmp_path)
+    done = busbar.run("compare", *names, emulated=False, cwd=tmp_path)
+    rows = len(json.loads((tmp_path / "two.json").read_text())["results"])
+    assert "not compared, because the number of nodes differs" in two.stdout
+    assert re.search(rf"^# m3.json: slower than all 3 files before it in 0 of {rows} rows \(", done.stdout, re.M), done.stdout
 
 
 def test_compare_pairs_gpus_by_address_and_hosts_with_each_other(busbar, tmp_path):

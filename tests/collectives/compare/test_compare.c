@@ -223,14 +223,14 @@ static void matches_rows_by_key(void **state)
         a[i] = (struct bb_timing){.what = "x", .bytes = sizes_a[i]};
     for (int j = 0; j < 5; j++)
         b[j] = (struct bb_timing){.what = "x", .bytes = sizes_b[j]};
-    bb_match_rows(&left, &right, pair, pair_b);
+    json_decref(bb_match_rows(&left, &right, pair, pair_b));
     assert_int_equal(pair[0], -1);
     assert_int_equal(pair[1], 1);
     assert_int_equal(pair[2], 3);
     assert_int_equal(pair[3], 0);
     assert_memory_equal(pair_b, ((long[]){3, 1, -1, 2, -1}), sizeof pair_b);
     b[0].dtype = "half"; /* all fields of the key are compared */
-    bb_match_rows(&left, &right, pair, pair_b);
+    json_decref(bb_match_rows(&left, &right, pair, pair_b));
     assert_int_equal(pair[3], -1);
 }
 

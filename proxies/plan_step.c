@@ -482,6 +482,8 @@ static int note_defaults(const struct bb_plan_options *o, const struct bb_proxy_
     note_batch(o, config, step, &arch, f);
     if (arch.expert_groups > 1 && ep_nodes > arch.expert_groups && !t->dispatch)
         f->node_limit = arch.expert_groups;
+    f->experts_leave_nodes = ep_nodes > 1;
+    f->accepts_dedup = ep_nodes > 1 && !t->dispatch && !t->moe_overlap;
 out:
     return rc;
 }
@@ -495,7 +497,8 @@ static void add_perturbed(void *forecast, const struct bb_opt *opt, const void *
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (strcmp(opt->name, names[i]) == 0 && !bb_opts_is_default(opt, field))
-            snprintf(f->perturbed + length, sizeof(f->perturbed) - length, " --%s", opt->name);
+            snprintf(f->perturbed + length, sizeof(f->perturbed) - length, " %s--%s",
+                     strcmp(opt->name, "set") == 0 ? "this " : "", opt->name); /* some steps have another --set */
 }
 
 static bool is_null_or(const char *text, const char *word)

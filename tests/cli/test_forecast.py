@@ -189,7 +189,7 @@ def test_the_reported_error_is_that_of_the_same_kind_of_step(busbar):
     line = r"accuracy +torch, Hopper, few experts \(counted as dense\), 16 bits \(17 published steps\): error \d+%, forecasts on average \d+% too (long|short); 80% within \d+%\n"
     assert re.search(line, printed)
     for more, end in (("--seq-length 32768 --cp 8", "forecast 5% too short; too few for a range: assume 12% or more"), ("--slow rank=1:2", "80% within .*; none of these published steps was predicted with --slow"),
-                      ("--set inter.gbps=24 --best-layout --global-batch-size 8 --top 1 --tp 1", "80% within .*; none of these published steps was predicted with --set")):
+                      ("--set inter.gbps=24 --best-layout --global-batch-size 8 --top 1 --tp 1", "80% within .*; none of these published steps was predicted with this --set")):
         printed = busbar.run("plan", "transformer", *f"--model llama3_8b --layers 2 --ranks 8 --cluster h100-sxm-ib --dp-sync distributed {more}".split(), emulated=False).stdout
         assert re.search(rf"accuracy:? .*megatron, Hopper, dense, 16 bits.* \(\d+ published steps?\): .*{end}\n", printed), printed
     fp8 = [re.search("accuracy +(.*)", busbar.run("plan", "transformer", *f"{args} --ep 8 --cluster h100-sxm-ib {more}".split(), emulated=False).stdout)[1]

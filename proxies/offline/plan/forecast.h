@@ -77,8 +77,9 @@ struct bb_forecast {
     int chunks;                                 /* value of --vpp that could be added; 0: none */
     bool accepts_larger_batch;                  /* --micro-batch-size could be doubled */
     bool lacks_tp_overlap,
-        lacks_moe_overlap; /* collectives of tensor or expert parallelism could overlap GEMMs, as with
+        lacks_moe_overlap;                   /* collectives of tensor or expert parallelism could overlap GEMMs, as with
                              --tp-comm-overlap and --overlap-moe-expert-parallel-comm */
+    bool accepts_dedup, experts_leave_nodes; /* --moe-dispatch dedup could be added; ep spans several nodes */
     int node_limit; /* number of nodes per token in the model's own dispatch to experts, which the step could use and
                              does not; 0: none */
     double head_tflops; /* rate in 1e12 FLOP/s of embedding and head if the durations of layers are given */

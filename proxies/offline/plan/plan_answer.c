@@ -249,6 +249,7 @@ static void write_longest(const struct bb_plan *plan, const struct bb_prediction
 /* parts of the step, the first one if the number of samples is the default */
 #define LARGE_BUBBLE 0.1
 #define HUGE_BUBBLE  0.2
+#define HUGE_EXPERTS 0.2
 
 /* A pipeline bubble that is large without its part from unequal stages, and what reduces it. */
 static void write_batch(const struct bb_plan *plan, const struct bb_predicted_rank *slowest, char text[TEXT])
@@ -272,6 +273,21 @@ static void write_batch(const struct bb_plan *plan, const struct bb_predicted_ra
             "(--%s)",
             shown, chunks, plan->forecast->stages_option, plan->forecast->batches_option);
     }
+}
+
+/* What reduces a large exposed traffic of experts. */
+static void write_dispatch(const struct answer *a, const struct bb_forecast *f, char text[TEXT])
+{
+    const double share = (double)a->group_ns / (double)a->slowest.all.step_ns;
+
+    bb_forecast_dispatch_text(f, text, TEXT);
+    if (text[0] || !f || !a->group || !bb_begins_with(a->group, "ep") || share < HUGE_EXPERTS)
+        return;
+    if (f->accepts_dedup || f->lacks_moe_overlap || f->experts_leave_nodes)
+        snprintf(text, TEXT, "exposed traffic of experts takes %.0f%% of the step%s", 100 * share,
+                 f->accepts_dedup       ? ", each token is sent to each of its experts; try: --moe-dispatch dedup"
+                 : f->lacks_moe_overlap ? "; try: --overlap-moe-expert-parallel-comm"
+                                        : "; with a smaller --ep, more of it stays within nodes");
 }
 
 /* A calibrated profile: appends which part of the collectives has ranks or sizes that the calibration did not measure. */
@@ -387,7 +403,7 @@ static void add_prediction(struct answer *a, const struct bb_plan *plan, const s
     write_host(plan, p, a);
     bb_forecast_rates_text(plan->forecast, &p->cluster, a->rates, TEXT);
     bb_forecast_limit_text(plan->forecast, p->cluster.name, slowest->all.compute_ns > 0, a->limit, TEXT);
-    bb_forecast_dispatch_text(plan->forecast, a->dispatch, TEXT);
+    write_dispatch(a, plan->forecast, a->dispatch);
     bb_forecast_recipes_text(plan->forecast, &p->cluster, a->recipes, TEXT);
     bb_forecast_accuracy_text(plan->forecast, &p->cluster, a->accuracy, sizeof(a->accuracy));
     add_extrapolated(plan, p, a->accuracy, sizeof(a->accuracy));

@@ -213,7 +213,7 @@ static void slow_path_lengthens_collectives_by_its_bytes(void **state)
 }
 
 /* Eight nodes, paths at a tenth of the rate in one direction. In PAT, all_gather sends to the node at distance 1, 2 and 4
- * ahead, and reduce_scatter to the node as far behind (ncclTransportPatConnect). */
+ * ahead, and reduce_scatter to the node as far before (ncclTransportPatConnect). */
 static void pat_uses_a_path_in_one_direction(void **state)
 {
     static const struct {

@@ -612,7 +612,9 @@ static void print_matrix(const struct bb_health_report *r)
     const struct bb_health *h = r->health;
     const double expected = h->expected[test] * h->share[test],
                  between = isfinite(expected) ? expected : h->median[test],
-                 inside = isfinite(h->inside) ? h->inside : h->inside_median;
+                 inside = isfinite(h->inside)          ? h->inside
+                          : isfinite(h->inside_median) ? h->inside_median
+                                                       : between; /* the others had failed */
     const char **hosts;
     double *reference;
     char of[128];

@@ -230,18 +230,24 @@ static bool is_same_domain(const struct bb_health *h, int a, int b)
     return h->domain_nodes > 1 && a / h->domain_nodes == b / h->domain_nodes;
 }
 
-bool bb_health_has_domains(const struct bb_health *h)
+/* Returns whether there are several, among all nodes or those that have not failed. */
+static bool has_several(const struct bb_health *h, bool all)
 {
     int first = -1;
 
     for (int node = 0; node < h->nodes && (h->domain_of || h->domain_nodes > 1); node++) {
-        if (!is_active(h, node))
+        if (!all && !is_active(h, node))
             continue;
         if (first >= 0 && !is_same_domain(h, first, node))
             return true;
         first = first < 0 ? node : first;
     }
     return false;
+}
+
+bool bb_health_has_domains(const struct bb_health *h)
+{
+    return has_several(h, false);
 }
 
 int bb_health_domain_nodes(const struct bb_health *h)
@@ -260,7 +266,7 @@ int bb_health_domain_nodes(const struct bb_health *h)
 
 bool bb_health_is_inside(const struct bb_health *h, int a, int b)
 {
-    return is_same_domain(h, a, b) && bb_health_has_domains(h);
+    return is_same_domain(h, a, b) && has_several(h, true);
 }
 
 static double ratio_of(const struct bb_health_finding *f)
@@ -666,12 +672,19 @@ int bb_health_rounds(const struct bb_health *h, enum bb_health_test test)
     return MIN(n, bb_health_all_rounds(active));
 }
 
-/* Returns the share of its rate that a pair gets from oversubscribed leaves and pods, alone or while the others run. */
-static double share_of(const struct bb_health *h, const int *partner, int node, bool alone)
+static bool is_inside(const struct pairs *p, int a, int b)
 {
+    return p->has_domains && is_same_domain(p->h, a, b);
+}
+
+/* Returns the share of its rate that a pair gets from oversubscribed leaves and pods, alone or while the others run. Pairs in an
+ * NVLink domain do not use uplinks. */
+static double share_of(const struct pairs *p, const int *partner, int node, bool alone)
+{
+    const struct bb_health *h = p->h;
     double share = 1;
 
-    for (size_t tier = 0; tier < sizeof h->tiers / sizeof *h->tiers; tier++) {
+    for (size_t tier = 0; tier < sizeof h->tiers / sizeof *h->tiers && !is_inside(p, node, partner[node]); tier++) {
         const int size = h->tiers[tier].nodes;
 
         for (int end = 0; end < 2 && size > 0 && node / size != partner[node] / size; end++) {
@@ -679,16 +692,11 @@ static double share_of(const struct bb_health *h, const int *partner, int node, 
             int leaving = 0;
 
             for (int n = group * size; n < MIN((group + 1) * size, h->nodes); n++)
-                leaving += partner[n] >= 0 && partner[n] / size != group;
+                leaving += partner[n] >= 0 && partner[n] / size != group && !is_inside(p, n, partner[n]);
             share = fmin(share, size / ((alone ? 1 : leaving) * h->tiers[tier].oversubscription));
         }
     }
     return share;
-}
-
-static bool is_inside(const struct pairs *p, int a, int b)
-{
-    return p->has_domains && is_same_domain(p->h, a, b);
 }
 
 /* Returns what is expected of a pair in an NVLink domain / of one that NICs connect. */
@@ -715,8 +723,8 @@ static void take_values(struct pairs *p, const int *partner, double *values, dou
 
     for (int n = 0; n < p->h->nodes; n++) {
         const bool inside = partner[n] >= 0 && is_inside(p, n, partner[n]);
-        const double share = partner[n] < 0 ? NAN : share_of(p->h, partner, n, false);
-        const double weight = partner[n] < 0 ? NAN : inside ? 0 : share / share_of(p->h, partner, n, true);
+        const double share = partner[n] < 0 ? NAN : share_of(p, partner, n, false);
+        const double weight = partner[n] < 0 ? NAN : inside ? 0 : share / share_of(p, partner, n, true);
 
         for (int at = n * gpus; at < (n + 1) * gpus; at++) {
             values[at] /= inside ? nvlink_factor(p) : 1;
@@ -1581,7 +1589,7 @@ static int measure_cut(struct pairs *p, int cut, double unloaded, struct cut *c)
     c->value = c->judged = bb_health_median(p->values, count_values(h));
     for (int a = 0; a < h->nodes; a++)
         for (int g = 0; g < h->gpus && p->partner[a] > a; g++) {
-            p->retried[n] = share_of(h, p->partner, a, false);
+            p->retried[n] = share_of(p, p->partner, a, false);
             p->best[n] = p->values[a * h->gpus + g] / (unloaded * p->retried[n]);
             n++;
         }
@@ -1641,6 +1649,20 @@ static void add_lost(struct bb_health *h, int test)
             bb_health_add(h, &h->lost[i]);
 }
 
+/* Sets the expectations of this test and of later ones. */
+static int expect_rest(struct bb_health *h, int test)
+{
+    const struct bb_health before = *h;
+    int rc;
+
+    TRY(h->expect(h->arg));
+    memcpy(h->expected, before.expected, (size_t)test * sizeof *h->expected);
+    if (test > BB_HEALTH_PAIRS)
+        h->inside = before.inside;
+out:
+    return rc;
+}
+
 int bb_health_run(struct bb_health *h)
 {
     int rc = 0, before = h->nodes;
@@ -1658,7 +1680,7 @@ int bb_health_run(struct bb_health *h)
         add_lost(h, test);
         active = bb_health_active(h);
         if (active > 0 && active < before && h->expect)
-            TRY(h->expect(h->arg));
+            TRY(expect_rest(h, test));
         before = active;
         if (h->skip[test] || active == 0 || (test == BB_HEALTH_NODE && h->gpus < 2) ||
             (test == BB_HEALTH_SLOWEST_PEER && h->gpus < 3) || (test >= BB_HEALTH_PAIRS && active < 2))

@@ -137,7 +137,8 @@ struct bb_health {
         double oversubscription;
     } tiers[2];
     bb_health_measure *measure;
-    int (*expect)(void *arg); /* sets `expected` and `tiers` again after nodes have failed; may be NULL */
+    int (*expect)(
+        void *arg); /* sets `expected` of later tests and `tiers` again after nodes have failed; may be NULL */
     void *arg;
     const struct bb_health_finding *lost; /* [n_lost] added before the test in which the node was lost */
     size_t n_lost;
@@ -161,7 +162,8 @@ struct bb_health {
 int bb_health_run(struct bb_health *h) BB_MUST_CHECK;
 void bb_health_release(struct bb_health *h);
 
-/* bb_health_is_inside - return whether one of several NVLink domains has both nodes: NICs do not connect them.
+/* bb_health_is_inside - return whether one of several NVLink domains of the job has both nodes, also failed ones: NICs do not
+ *   connect them.
  * bb_health_has_domains - return whether there are several, among the nodes that have not failed.
  * bb_health_domain_nodes - return the number of nodes in the largest one; 0: each node is one, or it is not known yet. */
 bool bb_health_is_inside(const struct bb_health *h, int a, int b);

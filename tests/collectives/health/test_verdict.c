@@ -27,7 +27,7 @@ struct machine {
     int leaves;          /* number of nodes under each leaf, which has uplinks for */
     double leaf_uplinks; /* this number of nodes, the leaf above its own; 0: none */
     double spine;        /* number of pairs that the network carries at their full rate; infinite: enough */
-    int domain;          /* number of consecutive nodes that NVLink connects; -2: every second node; 0: none */
+    int domain;          /* number of consecutive nodes that NVLink connects; -n: every n-th node; 0: none */
     int lost;            /* this node is measured in no test from pairs on; 0: none */
     int measurements[BB_HEALTH_TESTS], expectations;
     int *
@@ -48,6 +48,11 @@ static double noise(struct machine *m)
     return sum;
 }
 
+static bool is_in_domain(const struct machine *m, int a, int b)
+{
+    return m->domain < 0 ? a % -m->domain == b % -m->domain : m->domain > 0 && a / m->domain == b / m->domain;
+}
+
 /* Returns the share of its rate that a pair gets from the uplinks of nodes [first, end). */
 static double share_of_leaf(const struct machine *m, const int *partner, int a, int first, int end, double uplinks)
 {
@@ -56,7 +61,7 @@ static double share_of_leaf(const struct machine *m, const int *partner, int a, 
     if ((a >= first && a < end) == (partner[a] >= first && partner[a] < end))
         return 1;
     for (int n = first; n < end && n < m->h.nodes; n++)
-        leaving += partner[n] >= 0 && (partner[n] < first || partner[n] >= end);
+        leaving += partner[n] >= 0 && (partner[n] < first || partner[n] >= end) && !is_in_domain(m, n, partner[n]);
     return uplinks / leaving;
 }
 
@@ -79,7 +84,7 @@ static double share(const struct machine *m, const int *partner, int a)
 static double pair_factor(const struct machine *m, enum bb_health_test test, const int *partner, int a, int g)
 {
     const int b = partner[a];
-    const bool inside = m->domain == -2 ? a % 2 == b % 2 : m->domain > 0 && a / m->domain == b / m->domain;
+    const bool inside = is_in_domain(m, a, b);
     const double pairs = test == BB_HEALTH_BISECTION && m->cuts > 0 ? m->cuts : m->pairs;
     double factor = pairs * (g == m->slow_rail ? 0.8 : 1) * share(m, partner, a);
 
@@ -453,6 +458,33 @@ static void test_pairs_in_an_nvlink_domain_have_their_own_expectation(void **sta
     }
 }
 
+/* Every third node is in one domain, so that pairs leave their leaf by NICs and by NVLink in the same round. */
+static void test_pairs_in_an_nvlink_domain_use_no_uplinks(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3 * 2; i++) {
+        struct machine m = machine_of(16, 0.003, 1);
+        int domain_of[16];
+
+        for (int n = 0; n < 16; n++)
+            domain_of[n] = n % 3;
+        m.domain = -3;
+        m.h.domain_of = domain_of;
+        m.h.inside = NVLINK * healthy[BB_HEALTH_PAIRS];
+        m.leaves = m.leaf_nodes = 4;
+        m.leaf_uplinks = m.uplinks = 4.0 / (1 << i / 2);
+        m.h.tiers[0] = (struct bb_health_tier){4, 1 << i / 2};
+        m.slow_nic = i % 2 ? 5 : -1;
+        m.nic = 0.6;
+        m.h.every_pair = true;
+        run(&m);
+        assert_true(m.h.n == (m.slow_nic >= 0) && (!m.h.n || find(&m, BB_HEALTH_A_NIC, m.slow_nic, 1)));
+        assert_true(fabs(m.h.median[BB_HEALTH_PAIRS] / (m.h.share[BB_HEALTH_PAIRS] * healthy[BB_HEALTH_PAIRS]) - 1) <
+                    0.02);
+        bb_health_release(&m.h);
+    }
+}
+
 /* Without an expectation of them, only the pairs that NICs connect are judged; one domain has no NICs to judge. */
 static void test_pairs_in_an_nvlink_domain_without_expectation(void **state)
 {
@@ -659,6 +691,8 @@ static int expect_again(void *arg)
 
     m->expectations++;
     m->h.expected[BB_HEALTH_RAILS] = 100 - bb_health_active(&m->h);
+    m->h.expected[BB_HEALTH_NODE] = 1;
+    m->h.inside = m->expectations;
     return 0;
 }
 
@@ -673,7 +707,23 @@ static void test_expectation_is_of_the_nodes_that_take_part(void **state)
     run(&m);
     assert_int_equal(m.expectations, 2);
     assert_true(m.h.expected[BB_HEALTH_RAILS] == 100 - 14 && find(&m, BB_HEALTH_ALL, -1, -1)->test == BB_HEALTH_RAILS);
+    /* of finished tests, it is that with which they were judged */
+    assert_true(m.h.expected[BB_HEALTH_NODE] == healthy[BB_HEALTH_NODE] && m.h.inside == 1);
     bb_health_release(&m.h);
+}
+
+static void test_failed_nodes_stay_in_their_domain(void **state)
+{
+    struct bb_health h = {.nodes = 4, .gpus = 1, .domain_nodes = 2};
+
+    (void)state;
+    for (int failed = 0; failed < 3; failed++) {
+        assert_true(bb_health_is_inside(&h, 0, 1) && bb_health_is_inside(&h, 2, 3) && !bb_health_is_inside(&h, 1, 2));
+        assert_true(bb_health_has_domains(&h) == (failed < 2));
+        bb_health_add(
+            &h, &(struct bb_health_finding){.part = BB_HEALTH_A_NODE, .level = BB_HEALTH_FAIL, .node = 2 + failed});
+    }
+    bb_health_release(&h);
 }
 
 /* From the test in which it was lost; in the test before, it takes part. Its loss is the worst finding. */
@@ -965,6 +1015,7 @@ int main(void)
         cmocka_unit_test(test_independent_slower_fault_is_a_finding),
         cmocka_unit_test(test_slow_path_does_not_hide_a_slower_rail),
         cmocka_unit_test(test_pairs_in_an_nvlink_domain_have_their_own_expectation),
+        cmocka_unit_test(test_pairs_in_an_nvlink_domain_use_no_uplinks),
         cmocka_unit_test(test_pairs_in_an_nvlink_domain_without_expectation),
         cmocka_unit_test(test_leaf_that_is_slow_at_once_is_named),
         cmocka_unit_test(test_oversubscribed_leaves_are_expected),
@@ -976,6 +1027,7 @@ int main(void)
         cmocka_unit_test(test_slow_nic_is_found_by_bisection_alone),
         cmocka_unit_test(test_texts_of_findings_have_no_control_characters),
         cmocka_unit_test(test_expectation_is_of_the_nodes_that_take_part),
+        cmocka_unit_test(test_failed_nodes_stay_in_their_domain),
         cmocka_unit_test(test_lost_node_takes_no_part_from_its_test_on),
         cmocka_unit_test(test_outliers_below_974_of_1000_warn),
         cmocka_unit_test(test_slow_nodes_have_the_levels_of_the_help),

@@ -1,6 +1,7 @@
 /* health_options.c - see health_options.h. */
 #include "collectives/health/health_options.h"
 
+#include "bootstrap/base/alloc.h"
 #include "bootstrap/base/json_read.h"
 #include "bootstrap/base/outfile.h"
 #include "bootstrap/base/units.h"
@@ -15,6 +16,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/param.h>
 
 static const char *const stages[] = {"all",       "inventory", "gpu",   "copies", "node", "pairs",
                                      "bisection", "rails",     "whole", "soak",   NULL};
@@ -395,32 +397,89 @@ int bb_health_baseline_nodes(const json_t *baseline, enum bb_health_test test)
     return 0;
 }
 
-/* Takes the median of a test of an earlier result with this number of GPUs per node as expectation. Returns 0, or -BB_EUSAGE if no
- * run can have it. */
-static int take_median(struct bb_health *h, const json_t *root, const json_t *test, json_int_t gpus)
+/* An earlier result. */
+struct baseline {
+    const json_t *root;
+    int nodes, gpus;  /* gpus: of each node */
+    int domain_nodes; /* of its largest NVLink domain, without failed ones; 0: unknown */
+    bool is_domain;   /* all its nodes are in one domain */
+};
+
+/* Reads the NVLink domains of an earlier result, which has none if all nodes are in one, or each node is one, as in this run. */
+static void read_domains(const struct bb_health *h, struct baseline *b)
+{
+    const json_t *verdict;
+    int *nodes_of; /* by the first node of each domain */
+    size_t i;
+
+    BB_NEW(nodes_of, b->nodes);
+    json_array_foreach(json_object_get(b->root, "verdicts"), i, verdict)
+    {
+        const json_t *domain = json_object_get(verdict, "domain");
+        const char *level = json_string_value(json_object_get(verdict, "level"));
+        const json_int_t first = json_is_integer(domain) ? json_integer_value(domain) : -1;
+
+        if (first >= 0 && first < b->nodes) {
+            nodes_of[first] += !level || strcmp(level, bb_health_level_name(BB_HEALTH_FAIL)) != 0;
+            b->domain_nodes = MAX(b->domain_nodes, nodes_of[first]);
+        }
+    }
+    free(nodes_of);
+    b->is_domain = b->domain_nodes == 0 && bb_health_domain_nodes(h) > 1;
+}
+
+/* Takes the median of pairs of nodes: NVLink connects all of them if they are in one domain. */
+static void take_pairs(struct bb_health *h, const json_t *test, const struct baseline *b)
+{
+    const bool is_domain = bb_health_domain_nodes(h) > 1 && !bb_health_has_domains(h); /* this run */
+    const json_t *median = json_object_get(test, "median"), *inside = json_object_get(test, "domain_median"),
+                 *between = b->is_domain ? NULL : median;
+
+    inside = b->is_domain ? median : inside;
+    if (json_is_number(inside) && json_number_value(inside) > 0)
+        h->inside = json_number_value(inside);
+    if (is_domain)
+        h->expected[BB_HEALTH_PAIRS] = h->inside;
+    else if (json_is_number(between))
+        h->expected[BB_HEALTH_PAIRS] = json_number_value(between);
+}
+
+/* Takes the median of a test of an earlier result as expectation. Returns 0, or -BB_EUSAGE if no run can have it. */
+static int take_median(struct bb_health *h, const json_t *test, const struct baseline *b)
 {
     const char *name = json_string_value(json_object_get(test, "test"));
-    const json_t *median = json_object_get(test, "median"), *inside = json_object_get(test, "domain_median");
+    const json_t *median = json_object_get(test, "median");
+    const int domain_nodes = bb_health_domain_nodes(h);
+    const bool has_same_domains = b->is_domain
+                                      ? !bb_health_has_domains(h)
+                                      : domain_nodes == 0 || b->domain_nodes == 0 || domain_nodes == b->domain_nodes;
 
-    if (json_is_number(inside) && json_number_value(inside) > 0 && gpus == h->gpus)
-        h->inside = json_number_value(inside);
     for (int t = 0; t < BB_HEALTH_TESTS; t++)
-        if (name && strcmp(name, bb_health_tests[t].name) == 0 && json_is_number(median) &&
-            (t < BB_HEALTH_NODE || gpus == h->gpus) &&
-            (t < BB_HEALTH_BISECTION || bb_health_baseline_nodes(root, (enum bb_health_test)t) == bb_health_active(h)))
+        if (!name || strcmp(name, bb_health_tests[t].name) != 0 || (t >= BB_HEALTH_NODE && b->gpus != h->gpus))
+            continue;
+        else if (t == BB_HEALTH_PAIRS)
+            take_pairs(h, test, b);
+        else if (json_is_number(median) &&
+                 (t < BB_HEALTH_BISECTION ||
+                  (has_same_domains &&
+                   bb_health_baseline_nodes(b->root, (enum bb_health_test)t) == bb_health_active(h))))
             h->expected[t] = json_number_value(median);
     return json_is_number(median) && !(json_number_value(median) > 0) ? -BB_EUSAGE : 0;
 }
 
-/* Adds the tests that run, but that an earlier result does not have, to a list. Returns whether it has a value of any, or none
- * runs. */
-static bool find_missing(const struct bb_health *h, const json_t *tests, json_t *missing)
+/* Adds the tests that run, but that an earlier result does not have, to a list, also those of other NVLink domains. Returns whether
+ * it has a value of any, or none runs. */
+static bool find_missing(const struct bb_health *h, const json_t *tests, const struct baseline *b, json_t *missing)
 {
     const json_t *test;
     bool has_value = false, runs = false;
     size_t i;
 
     for (int t = 0; t < BB_HEALTH_TESTS; t++) {
+        const bool has_others =
+            b->gpus == h->gpus &&
+            (t == BB_HEALTH_PAIRS ||
+             (t > BB_HEALTH_PAIRS && bb_health_baseline_nodes(b->root, (enum bb_health_test)t) == h->nodes));
         bool found = false;
 
         json_array_foreach(tests, i, test)
@@ -431,19 +490,20 @@ static bool find_missing(const struct bb_health *h, const json_t *tests, json_t 
         }
         if (!bb_health_runs(h, (enum bb_health_test)t))
             continue;
-        if (!found)
+        if (!found || (has_others && isnan(h->expected[t])))
             json_array_append_new(missing, json_string(bb_health_tests[t].name));
-        has_value |= !isnan(h->expected[t]);
+        has_value |= !isnan(h->expected[t]) || (t == BB_HEALTH_PAIRS && !isnan(h->inside));
         runs = true;
     }
     return has_value || !runs;
 }
 
 /* Returns 0, or -BB_EUSAGE if an earlier result has no value to compare with. Warns if it lacks some. */
-static int check_missing(const struct bb_health *h, const struct bb_health_options *o, const json_t *tests)
+static int check_missing(const struct bb_health *h, const struct bb_health_options *o, const json_t *tests,
+                         const struct baseline *b)
 {
     json_t *missing = json_array();
-    const bool has_value = find_missing(h, tests, missing);
+    const bool has_value = find_missing(h, tests, b, missing);
     const size_t n = json_array_size(missing);
 
     if (has_value && n > 0)
@@ -492,6 +552,7 @@ static int expect_baseline(struct bb_health *h, const struct bb_health_options *
     const size_t bytes = bb_result_health_bytes(root);
     const bool in_mib = bytes % (1 << 20) == 0;
     char size[BB_BYTES_TEXT], own[BB_BYTES_TEXT];
+    struct baseline b = {.root = root, .nodes = (int)nodes};
     size_t i;
 
     if (!schema || strcmp(schema, "busbar.health/1") != 0)
@@ -510,16 +571,18 @@ static int expect_baseline(struct bb_health *h, const struct bb_health_options *
                       bb_format_bytes_beside(bytes, bb_health_size(o), size),
                       bb_format_bytes_beside(bb_health_size(o), bytes, own), in_mib ? bytes >> 20 : bytes,
                       in_mib ? "M" : "");
+    b.gpus = (int)(ranks / nodes);
+    read_domains(h, &b);
     json_array_foreach(tests, i, test)
     {
-        if (take_median(h, root, test, ranks / nodes))
+        if (take_median(h, test, &b))
             return bb_err(BB_EUSAGE, "--expect %s: test %zu has the median %g, expected more than 0", o->expect, i + 1,
                           json_number_value(json_object_get(test, "median")));
     }
     read_node_gpus(h, root);
     if (bb_health_active(h) == h->nodes) { /* only once */
         warn_of_baseline(o, root);
-        if (check_missing(h, o, tests))
+        if (check_missing(h, o, tests, &b))
             return -BB_EUSAGE;
     }
     snprintf(source, BB_HEALTH_SOURCE, "%s (%s)", o->expect, started ? started : "?");

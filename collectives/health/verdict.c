@@ -647,6 +647,7 @@ struct pairs {
     struct rail *rail; /* [gpus] */
     bool is_shared;    /* a slow pair was fast alone */
     bool has_domains;  /* several NVLink domains take part */
+    double between;    /* median of the pairs that NICs connect; NaN: none, or not measured yet */
     struct bb_at_once leaf; /* whose uplinks are slow */
 };
 
@@ -699,10 +700,12 @@ static double share_of(const struct pairs *p, const int *partner, int node, bool
     return share;
 }
 
-/* Returns what is expected of a pair in an NVLink domain / of one that NICs connect. */
+/* Returns what is expected of a pair in an NVLink domain / of one that NICs connect, or, if that is not known, their median. */
 static double nvlink_factor(const struct pairs *p)
 {
-    return p->h->inside / p->h->expected[BB_HEALTH_PAIRS];
+    const double expected = p->h->expected[BB_HEALTH_PAIRS];
+
+    return p->h->inside / (isnan(expected) ? p->between : expected);
 }
 
 /* Gives a finding about a pair in an NVLink domain its own values, in place of those that NICs would reach. */
@@ -831,6 +834,24 @@ static void set_medians(struct pairs *p, double *measured, const double *shares)
     free(inside);
 }
 
+/* Returns the median of the pairs that NICs connect, alone. measured: [rounds][nodes * gpus] */
+static double median_between(const struct pairs *p, const double *measured)
+{
+    const size_t size = count_values(p->h), n = size * (size_t)p->rounds;
+    double *values, median;
+
+    BB_NEW(values, n);
+    for (size_t i = 0; i < n; i++) {
+        const int *partner = p->partner + i / size * (size_t)p->h->nodes, a = (int)(i % size) / p->h->gpus;
+        const bool is_between = partner[a] >= 0 && !is_inside(p, a, partner[a]);
+
+        values[i] = is_between ? measured[i] / share_of(p, partner, a, false) : NAN;
+    }
+    median = bb_health_median(values, n);
+    free(values);
+    return median;
+}
+
 static int measure_rounds(struct pairs *p)
 {
     const size_t size = count_values(p->h), n = size * (size_t)p->rounds;
@@ -842,13 +863,15 @@ static int measure_rounds(struct pairs *p)
     p->h->attempt = 1;
     for (int k = 0; k < p->rounds; k++) {
         int *partner = p->partner + (size_t)k * (size_t)p->h->nodes;
-        double *values = p->values + (size_t)k * size;
 
         choose_partners(p, k, partner);
-        TRY(p->h->measure(p->h->arg, BB_HEALTH_PAIRS, partner, values));
-        memcpy(measured + (size_t)k * size, values, size * sizeof *values);
-        take_values(p, partner, values, shares + (size_t)k * size);
+        TRY(p->h->measure(p->h->arg, BB_HEALTH_PAIRS, partner, measured + (size_t)k * size));
     }
+    p->between = median_between(p, measured);
+    memcpy(p->values, measured, n * sizeof *measured);
+    for (int k = 0; k < p->rounds; k++)
+        take_values(p, p->partner + (size_t)k * (size_t)p->h->nodes, p->values + (size_t)k * size,
+                    shares + (size_t)k * size);
     p->all = reference_peers(p->values, n, p->h->expected[BB_HEALTH_PAIRS]);
     set_medians(p, measured, shares);
 out:

@@ -503,6 +503,28 @@ static void test_pairs_in_an_nvlink_domain_without_expectation(void **state)
     }
 }
 
+/* With an expectation of the pairs in a domain only, as a baseline of one rack has it, these are judged by it. */
+static void test_pairs_in_an_nvlink_domain_without_expectation_of_nics(void **state)
+{
+    (void)state;
+    for (int slow = 0; slow < 3; slow++) {
+        struct machine m = machine_of(8, 0.003, 1);
+
+        m.domain = m.h.domain_nodes = 4;
+        m.h.every_pair = true;
+        m.h.inside = NVLINK * healthy[BB_HEALTH_PAIRS];
+        m.h.expected[BB_HEALTH_PAIRS] = m.h.expected[BB_HEALTH_BISECTION] = NAN;
+        m.path_a = slow == 1 ? 0 : -1;
+        m.path_b = 1;
+        m.slow_nic = slow == 2 ? 3 : -1;
+        run(&m);
+        assert_int_equal(m.h.n, slow > 0);
+        assert_true(slow != 1 || (has_path(&m, 0, 1) && m.h.findings->value > 300));
+        assert_true(slow != 2 || find(&m, BB_HEALTH_A_NIC, 3, 1));
+        bb_health_release(&m.h);
+    }
+}
+
 /* Leaves of several sizes at several places, whose uplinks carry this number of nodes. Nodes 16 to 19, and the last two, are no
  * partners of each other in the first rounds. */
 static void test_leaf_that_is_slow_at_once_is_named(void **state)
@@ -1017,6 +1039,7 @@ int main(void)
         cmocka_unit_test(test_pairs_in_an_nvlink_domain_have_their_own_expectation),
         cmocka_unit_test(test_pairs_in_an_nvlink_domain_use_no_uplinks),
         cmocka_unit_test(test_pairs_in_an_nvlink_domain_without_expectation),
+        cmocka_unit_test(test_pairs_in_an_nvlink_domain_without_expectation_of_nics),
         cmocka_unit_test(test_leaf_that_is_slow_at_once_is_named),
         cmocka_unit_test(test_oversubscribed_leaves_are_expected),
         cmocka_unit_test(test_slow_leaf_of_oversubscribed_ones_is_named),

@@ -107,17 +107,31 @@ static struct peers reference_peers(const double *values, size_t n, double expec
     return p;
 }
 
-#define UNSTEADY BB_HEALTH_WARNS
+#define UNSTEADY      BB_HEALTH_WARNS
+#define OUTLIER_SCORE 3.5
+#define SCORE_OF_MAD  0.6745
+
+/* Returns a value, or the median of its peers if that is as expected and the value is below it by no more than noise: 3 %, of at
+ * least ten peers also no more than an outlier. Else noise makes peers slow whose median is just above the limit. */
+static double without_noise(double value, double expected, const struct peers *p)
+{
+    const double most = (1 - BB_HEALTH_OUTLIER) * p->median,
+                 noise = p->n < SCORED_PEERS ? most : fmin(most, OUTLIER_SCORE / SCORE_OF_MAD * p->mad);
+    const bool is_expected = p->n >= BB_HEALTH_REFERENCE_PEERS && p->median >= BB_HEALTH_WARNS * expected;
+
+    return is_expected && value >= p->median - noise ? fmax(value, p->median) : value;
+}
 
 static enum bb_health_level judge(double value, double expected, const struct peers *p)
 {
-    const double score = 0.6745 * (value - p->median) / fmax(p->mad, 0.005 * p->median);
-    const bool is_outlier = p->n >= SCORED_PEERS && score < -3.5;
+    const double score = SCORE_OF_MAD * (value - p->median) / fmax(p->mad, 0.005 * p->median);
+    const bool is_outlier = p->n >= SCORED_PEERS && score < -OUTLIER_SCORE;
 
     if (isnan(value))
         return BB_HEALTH_OK;
     if (isnan(expected) && p->n >= BB_HEALTH_REFERENCE_PEERS)
         expected = p->median;
+    value = without_noise(value, expected, p);
     if (value < BB_HEALTH_FAILS * expected || (is_outlier && value < BB_HEALTH_OUTLIER * p->median))
         return BB_HEALTH_FAIL;
     return value < BB_HEALTH_WARNS * expected || is_outlier ? BB_HEALTH_WARN : BB_HEALTH_OK;
@@ -432,7 +446,7 @@ static void find_unsteady(const struct series *s, const double values[TRIES], st
 
     for (int i = 0; i < TRIES; i++)
         lowest = fmin(lowest, values[i]);
-    if (!(lowest < UNSTEADY * reference))
+    if (!(without_noise(lowest, reference, &s->peers) < UNSTEADY * reference))
         return;
     f->level = BB_HEALTH_WARN;
     f->value = lowest;
@@ -1160,11 +1174,13 @@ static double reference_of(const struct pairs *p, int gpu)
 static double ratio_of_gpu(const struct pairs *p, int round, int a, int g)
 {
     const int b = p->partner[round * p->h->nodes + a];
+    const double reference = reference_of(p, g);
 
     if (b < 0 || has_finding(p->h, BB_HEALTH_A_PATH, a, b) || level_of(p, a, g) != BB_HEALTH_OK ||
         level_of(p, b, g) != BB_HEALTH_OK)
         return NAN;
-    return p->values[(size_t)round * count_values(p->h) + a * p->h->gpus + g] / reference_of(p, g);
+    return without_noise(p->values[(size_t)round * count_values(p->h) + a * p->h->gpus + g], reference, &p->all) /
+           reference;
 }
 
 /* Sets the lowest ratio of the GPUs of all pairs in all rounds. Returns the lowest mean of a round. n: out: number of slow

@@ -204,6 +204,48 @@ static void test_healthy_nodes_have_no_finding(void **state)
     }
 }
 
+/* All parts are at 93.5 or 94 % of the expectation, which is as expected, so what is below 93 % is noise. The typical value of few
+ * parts may be, and one of 3,000 values is an outlier. */
+static void test_noise_around_the_limit_names_no_part(void **state)
+{
+    static const int nodes[] = {4, 8, 16, 64};
+    enum { RUNS = 10 * 2 * ROWS(nodes) };
+    int named = 0;
+
+    (void)state;
+    for (uint64_t seed = 0; seed < RUNS; seed++) {
+        struct machine m = machine_of(nodes[seed % ROWS(nodes)], 0.008, seed);
+
+        m.pairs = m.everything = seed / ROWS(nodes) % 2 ? 0.935 : 0.94;
+        for (int test = 0; test < BB_HEALTH_TESTS; test++)
+            m.h.expected[test] = healthy[test];
+        run(&m);
+        for (size_t i = 0; i < m.h.n; i++) {
+            named += m.h.findings[i].part != BB_HEALTH_ALL;
+            assert_true(m.h.findings[i].level == BB_HEALTH_WARN);
+        }
+        bb_health_release(&m.h);
+    }
+    assert_true(named <= RUNS / 20);
+}
+
+/* The peers are just above the limit, and noisy; a part 6 % below them is slow. */
+static void test_slow_nic_below_noise_around_the_limit_is_named(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 10; seed++) {
+        struct machine m = machine_of(16, 0.008, seed);
+
+        m.pairs = 0.945;
+        m.slow_nic = 3;
+        m.nic = 0.94;
+        m.h.every_pair = true;
+        run(&m);
+        assert_true(find(&m, BB_HEALTH_A_NIC, 3, 1) != NULL);
+        bb_health_release(&m.h);
+    }
+}
+
 static void test_planted_faults_are_named_in_noise(void **state)
 {
     (void)state;
@@ -1025,6 +1067,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_healthy_nodes_have_no_finding),
+        cmocka_unit_test(test_noise_around_the_limit_names_no_part),
+        cmocka_unit_test(test_slow_nic_below_noise_around_the_limit_is_named),
         cmocka_unit_test(test_planted_faults_are_named_in_noise),
         cmocka_unit_test(test_slow_path_is_not_a_slow_node),
         cmocka_unit_test(test_two_nodes_cannot_be_told_apart),

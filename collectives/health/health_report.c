@@ -325,7 +325,8 @@ static void report_missing(const struct bb_health_report *r)
     const size_t n = json_array_size(missing);
     size_t i, used;
 
-    used = (size_t)snprintf(f.text, sizeof f.text, "%zu of the %zu nodes of the baseline are missing:", n, all);
+    used = (size_t)snprintf(f.text, sizeof f.text, "%zu of the %zu node%s of the baseline %s missing:", n, all,
+                            bb_plural(all), n == 1 ? "is" : "are");
     json_array_foreach(missing, i, host)
     {
         const char *name = json_string_value(host);

@@ -52,6 +52,27 @@ static void print_rails(const struct bb_health_tables *t, int shown, FILE *out)
     }
 }
 
+/* Prints the slowest rail and the median of the rails, alone and at once. */
+static void print_slowest(const struct bb_health_tables *t, FILE *out)
+{
+    static const char *const names[] = {"alone", "at once"};
+    const char *before = "# slowest rail ";
+
+    for (int i = 0; i < 2; i++) {
+        const double *rail = t->rail[i];
+        int slowest = 0;
+
+        if (!rail)
+            continue;
+        for (int gpu = 1; gpu < t->gpus; gpu++)
+            slowest = rail[gpu] < rail[slowest] ? gpu : slowest;
+        fprintf(out, "%s%s: GPU %d with %.2f GB/s, typical %.2f GB/s", before, names[i], slowest, rail[slowest],
+                bb_health_median(rail, (size_t)t->gpus));
+        before = "; ";
+    }
+    fputc('\n', out);
+}
+
 static void print_pairs(const struct bb_health_tables *t, int shown, FILE *out)
 {
     fprintf(out, "# GB/s of two nodes, sum of all their GPU pairs at once\n#node");
@@ -71,15 +92,18 @@ static void print_pairs(const struct bb_health_tables *t, int shown, FILE *out)
 void bb_health_tables_print(const struct bb_health_tables *t, bool full, FILE *out)
 {
     const int units = t->pair ? t->nodes : t->gpus, shown = full || units < SHOWN ? units : SHOWN;
+    const bool has_rails = !t->pair && (t->rail[0] || t->rail[1]);
 
     if (t->pair)
         print_pairs(t, shown, out);
-    else if (t->rail[0] || t->rail[1])
+    else if (has_rails)
         print_rails(t, shown, out);
     else
         return;
     if (shown < units)
         fprintf(out, "# the first %d of %d; all: --full, --json\n", shown, units);
+    if (has_rails)
+        print_slowest(t, out);
 }
 
 void bb_health_tables_release(struct bb_health_tables *t)

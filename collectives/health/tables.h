@@ -22,7 +22,7 @@ struct bb_health_tables {
  * partner: the other node of a pair; -1: it has none */
 void bb_health_tables_add(struct bb_health_tables *t, enum bb_health_test test, int node, int gpu, int partner,
                           double value);
-/* bb_health_tables_print - print the tables, without `full` of at most 12 rails or nodes. */
+/* bb_health_tables_print - print the tables, without `full` of at most 12 rails or nodes, and the slowest of all rails. */
 void bb_health_tables_print(const struct bb_health_tables *t, bool full, FILE *out);
 void bb_health_tables_release(struct bb_health_tables *t);
 

@@ -783,6 +783,8 @@ def test_missing_nodes_of_the_baseline_are_named(busbar, tmp_path):
     assert re.search(f"(?m)^warn +inventory all nodes: {line}$", done.stdout) and [host[-6:] for host in root["missing_hosts"]] == ["-node2", "-node3"]
     last = done.stdout.splitlines()[-1]
     assert re.search(r"0 fail, 0 unknown; missing nodes of the baseline: \S+-node2, \S+-node3; pairs of nodes tested: 0 of 1$", last) and "finding" not in last, last
+    _, _, done = health(busbar, tmp_path, "--only", "inventory", "--expect", good, ranks=3, nodes=3)
+    assert re.search(r"(?m)^warn +inventory all nodes: 1 of the 4 nodes of the baseline is missing: \S+-node3$", done.stdout), done.stdout
     good.write_text(good.read_text().replace("-node", "-old"))
     root, found, done = health(busbar, tmp_path, "--only", "inventory", "--expect", good, ranks=2, nodes=2)
     assert found == set() and root["missing_hosts"] == [] and "\n# baseline: 4 nodes, this run has 2\n" in done.stdout
@@ -804,6 +806,8 @@ def test_bench_rails(busbar, tmp_path):
     assert re.search("^# expected: h100-sxm-ib[^:]*: 4 GPUs and 4 NICs of ", done.stdout, re.M)
     rows = {int(gpu): (float(alone), float(at_once)) for gpu, alone, at_once in re.findall(r"(?m)^ GPU (\d) +(\S+) +(\S+)$", done.stdout)}
     assert rows.keys() == {0, 1, 2, 3} and all(a == b == pytest.approx(48.1 if gpu != 2 else 24.1, abs=0.2) for gpu, (a, b) in rows.items())
+    line = rf"GPU 2 with {rows[2][0]:.2f} GB/s, typical {rows[0][0]:.2f} GB/s"
+    assert f"\n# slowest rail alone: {line}; at once: {line}\n" in done.stdout, done.stdout
 
 
 def test_rails_that_share_nics_are_slower_at_once(busbar, tmp_path):

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/param.h>
 
 const char *const bb_link_level_names[BB_LINK_LEVELS] = {
@@ -429,33 +430,75 @@ bool bb_link_cause_explains(const struct bb_link_outliers *l, const struct bb_li
                                          : belongs_to(l, &link, what->level, what->from);
 }
 
-/* Calls fn for each cause of the slow links of a class. */
-static void explain_class(const struct bb_link_outliers *l, const struct class *c, bb_cause_fn *fn, void *arg)
-{
-    bool *slow, *open, *own, found = false;
+/* The search for the causes of slow links of a class. Members: [c->n] */
+struct search {
+    const struct bb_link_outliers *l;
+    struct class *c;
+    bool *ordinary;    /* links that are not slow */
+    bool *slow, *open; /* slow links of this round; those that no cause of this round explains */
+    bool *own;         /* links that the last cause explains, and no earlier one */
+    double *left;      /* what the causes leave to a link: the worst of their values; NaN: none explains it */
+};
 
-    BB_NEW(slow, c->n);
-    BB_NEW(open, c->n);
-    BB_NEW(own, c->n);
-    for (size_t i = 0; i < c->n; i++)
-        open[i] = slow[i] = is_slow(l, &c->links[i]);
+/* Calls fn for the causes of the slow links of this round. Returns false if fn did. */
+static bool explain_round(struct search *s, bb_cause_fn *fn, void *arg)
+{
+    const struct class *c = s->c;
+    bool found = false, all = true;
+
+    memcpy(s->open, s->slow, c->n * sizeof *s->open);
     do {
-        struct bb_link_cause cause = next_cause(l, c, slow, open, &found);
+        struct bb_link_cause cause = next_cause(s->l, c, s->slow, s->open, &found);
 
         for (size_t i = 0; i < c->n && found; i++) {
-            own[i] = open[i] && bb_link_cause_explains(l, &cause, c->links[i].from, c->links[i].to);
-            open[i] = open[i] && !own[i];
-            cause.explained += own[i];
+            s->own[i] = s->open[i] && bb_link_cause_explains(s->l, &cause, c->links[i].from, c->links[i].to);
+            s->open[i] = s->open[i] && !s->own[i];
+            cause.explained += s->own[i];
         }
-        if (found) {
-            cause.what.median = median_of(c, slow, false);
-            cause.what.value = median_of(c, own, true);
-            found = fn(arg, &cause);
+        if (!found)
+            break;
+        cause.what.median = median_of(c, s->ordinary, true);
+        cause.what.value = median_of(c, s->own, true);
+        for (size_t i = 0; i < c->n; i++)
+            if (s->slow[i] && bb_link_cause_explains(s->l, &cause, c->links[i].from, c->links[i].to) &&
+                !(relative(s->l, s->left[i], cause.what.value) < 1))
+                s->left[i] = cause.what.value;
+        all = fn(arg, &cause);
+    } while (all);
+    return all;
+}
+
+/* Calls fn for each cause of the slow links of a class. Links that are slow also relative to what their causes leave to them, such
+ * as those of a slow path of a slow node, have further causes. */
+static void explain_class(const struct bb_link_outliers *l, struct class *c, bb_cause_fn *fn, void *arg)
+{
+    struct search s = {.l = l, .c = c};
+    bool any;
+
+    BB_NEW(s.ordinary, c->n);
+    BB_NEW(s.slow, c->n);
+    BB_NEW(s.open, c->n);
+    BB_NEW(s.own, c->n);
+    BB_NEW(s.left, c->n);
+    for (size_t i = 0; i < c->n; i++) {
+        s.slow[i] = is_slow(l, &c->links[i]);
+        s.ordinary[i] = !s.slow[i];
+        s.left[i] = NAN;
+    }
+    do {
+        any = false;
+        if (!explain_round(&s, fn, arg))
+            break;
+        for (size_t i = 0; i < c->n; i++) {
+            s.slow[i] = s.slow[i] && relative(l, c->links[i].value, s.left[i]) < l->factor;
+            any |= s.slow[i];
         }
-    } while (found);
-    free(slow);
-    free(open);
-    free(own);
+    } while (any);
+    free(s.ordinary);
+    free(s.slow);
+    free(s.open);
+    free(s.own);
+    free(s.left);
 }
 
 void bb_link_outliers_causes(const struct bb_link_outliers *l, bb_cause_fn *fn, void *arg)

@@ -121,7 +121,8 @@ struct bb_link_cause {
  * and pairs as possible: the node, rank or path with the most unexplained slow links, times the square of the part of its links that
  * is slow, comes first (greedy set cover). A node or rank
  * is a cause if at least half of its links of the class are slow, and it has at least two; a node only if this holds for
- * each of its ranks.
+ * each of its ranks. Links that are slow also relative to the worst of their causes, such as those of a slow path of a slow node,
+ * are explained again in the same way.
  *   fn(arg, cause)  called for each cause, intra-node links first; false: leaves out the later causes of these links
  * bb_link_cause_explains - return whether a cause explains the link between two ranks, if the link is slow
  */

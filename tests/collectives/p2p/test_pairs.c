@@ -394,6 +394,50 @@ static void a_slow_leaf_switch_is_explained_by_its_ranks(void **state)
     assert_true(seen.link[1].level == BB_LINK_RANK && seen.link[1].from == 3);
 }
 
+/* Nodes of two ranks. Node 1 has 0.7 of the rate with all others, node 3 this part of it, and the links of nodes 1 and 2 another
+ * part: a path, if that is less than the nodes explain. */
+static void a_slow_path_of_a_slow_node_is_a_cause(void **state)
+{
+    static const struct {
+        double node3, path;
+        int causes;
+    } rows[] = {{1, 0.7, 1}, {1, 0.3, 2}, {0.5, 0.7, 2}, {0.4, 0.25, 3}};
+    enum { LATENCY = 2 * ROWS(rows) };
+
+    (void)state;
+    for (size_t i = 0; i < 2 * LATENCY; i++) {
+        const size_t row = i % ROWS(rows);
+        const bool is_latency = i >= LATENCY, is_symmetric = i / ROWS(rows) % 2;
+        double value[RANKS * RANKS];
+        int node_of[RANKS];
+        struct seen seen = {.n = 0};
+        const struct bb_link_outliers l = {RANKS, value, node_of, is_symmetric, !is_latency, 0.8, 0, NULL};
+
+        for (int a = 0; a < RANKS; a++) {
+            node_of[a] = a / 2;
+            for (int b = 0; b < RANKS; b++) {
+                double part = a / 2 != b / 2 && (a / 2 == 1 || b / 2 == 1) ? 0.7 : 1;
+
+                if (a / 2 != b / 2 && (a / 2 == 3 || b / 2 == 3))
+                    part = fmin(part, rows[row].node3);
+                if ((a / 2 == 1 && b / 2 == 2) || (a / 2 == 2 && b / 2 == 1))
+                    part = rows[row].path;
+                value[a * RANKS + b] = a == b ? NAN : is_latency ? 5 / part : 47 * part;
+            }
+        }
+        bb_link_outliers_causes(&l, keep_cause, &seen);
+        assert_int_equal(seen.n, rows[row].causes);
+        for (int k = 0; k < seen.n; k++) {
+            const struct bb_slow_link *cause = &seen.link[k];
+            const bool is_node =
+                cause->level == BB_LINK_NODE && (cause->from == 1 || (cause->from == 3 && rows[row].node3 < 1));
+
+            assert_true(is_node ||
+                        (rows[row].path < 0.7 && cause->level == BB_LINK_PATH && cause->from == 1 && cause->to == 2));
+        }
+    }
+}
+
 /* One host: NVLink connects ranks 0-1, 2-3, .. and PCIe the others. Only ranks with slow PCIe links are slow. */
 static void a_faster_minority_is_no_reference(void **state)
 {
@@ -555,6 +599,7 @@ int main(void)
         cmocka_unit_test(finds_planted_faults),
         cmocka_unit_test(a_faster_minority_is_no_reference),
         cmocka_unit_test(a_slow_leaf_switch_is_explained_by_its_ranks),
+        cmocka_unit_test(a_slow_path_of_a_slow_node_is_a_cause),
         cmocka_unit_test(an_absolute_limit_finds_equally_slow_links),
         cmocka_unit_test(sorts_links_from_the_worst),
         cmocka_unit_test(measures_the_slowest_links_of_each_rank),

@@ -235,14 +235,16 @@ def test_fault_is_named_next_to_another_one(busbar, tmp_path, factor, nodes, gpu
     assert found == expected and "only while all pairs run" not in done.stdout, done.stdout
 
 
-@pytest.mark.parametrize("gpus, part", [(4, 1), (8, 0.5)])
-def test_rails_at_once_share_the_uplinks_of_leaves(busbar, tmp_path, gpus, part):
-    """The uplinks of 2 x 8 NICs at 4:1 have the rate of 4 NICs: enough for a rail alone or 4 rails at once, half of it for 8."""
+@pytest.mark.parametrize("gpus, nics, part", [(4, 8, 1), (5, 8, 0.8), (8, 8, 0.5), (4, 4, 0.5)])
+def test_rails_at_once_share_the_uplinks_of_leaves(busbar, tmp_path, gpus, nics, part):
+    """The uplinks of 2 x 8 NICs at 4:1 have the rate of 4 NICs: enough for a rail alone or 4 rails at once, half of it for 8. Those
+    of 2 x 4 NICs have the rate of 2, the number of NICs that 4 of 8 GPUs share."""
     profile = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())
-    (tmp_path / "leaf.json").write_text(json.dumps({**profile, "fabric": {"nodes_per_leaf": 2, "leaf_oversubscription": 4}}))
+    (tmp_path / "leaf.json").write_text(json.dumps({**profile, "nics_per_node": nics, "fabric": {"nodes_per_leaf": 2, "leaf_oversubscription": 4}}))
     root, found, done = health(busbar, tmp_path, "--only", "rails", "--expect", tmp_path / "leaf.json", ranks=4 * gpus, nodes=4,
                                EMU_CLUSTER=str(tmp_path / "leaf.json"))
     alone, at_once = (c for c in root["checks"] if c["check"].startswith("all_reduce, "))
+    assert at_once["measured"] == pytest.approx(at_once["expected"], rel=0.05)
     assert not found and at_once["measured"] / alone["measured"] == pytest.approx(part, rel=0.05), root["checks"]
 
 

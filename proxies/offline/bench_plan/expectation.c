@@ -61,8 +61,7 @@ static void set_nics(const struct bb_machine_facts *facts, struct bb_cluster *c)
 static void set_node_size(const struct bb_machine_facts *facts, int nodes, struct bb_cluster *c)
 {
     struct bb_cluster of_all = *c;
-    double demand;
-    int all_nics;
+    double demand, part, all_nics; /* part: of the rate of a NIC */
 
     if (facts->emulated && facts->one_host)
         return;
@@ -72,9 +71,10 @@ static void set_node_size(const struct bb_machine_facts *facts, int nodes, struc
         return;
     bb_cluster_set_gpus_per_node(&of_all, nodes * facts->concurrent);
     demand = (double)bb_cluster_nics(c) * facts->concurrent / facts->ranks_per_node;
-    c->inter.gbps *= fmin(1, bb_cluster_nics(&of_all) / demand);
+    part = fmin(1, bb_cluster_nics(&of_all) / demand);
+    c->inter.gbps *= part;
     all_nics = bb_cluster_nics(c) + c->fabric.unused_nics;
-    c->fabric.unused_nics = MAX(0, all_nics * facts->ranks_per_node / facts->concurrent - bb_cluster_nics(c));
+    c->fabric.unused_nics = fmax(0, all_nics * facts->ranks_per_node / (facts->concurrent * part) - bb_cluster_nics(c));
 }
 
 int bb_expectation_machine(const struct bb_machine_facts *facts, const char *name, struct bb_cluster *cluster,

@@ -652,7 +652,7 @@ out:
 
 void bb_cluster_set_gpus_per_node(struct bb_cluster *c, int gpus)
 {
-    const int all = c->nics_per_node + c->fabric.unused_nics;
+    const double all = c->nics_per_node + c->fabric.unused_nics;
 
     if (c->n_variants > 0) {
         c->nics_per_node = (int)(((int64_t)gpus * c->nics_per_node + c->gpus_per_node - 1) / c->gpus_per_node);

@@ -90,8 +90,9 @@ struct bb_fabric {
     int nodes[BB_TIERS]; /* number of nodes per leaf switch and per pod; 0: the fabric has no leaf switches (no pods) */
     double oversubscription[BB_TIERS]; /* total rate of the attached NICs / total rate of the uplinks of a leaf
                                           switch or pod; 1 or more */
-    int unused_nics; /* NICs of a node that the job does not use (bb_cluster_set_gpus_per_node); their uplinks transfer its
-                        data, too, except of a leaf per NIC */
+    /* NICs of a node that the job does not use (bb_cluster_set_gpus_per_node); their uplinks transfer its data, too, except of a
+     * leaf per NIC. Groups that run at once share them, so that one may have a fraction. */
+    double unused_nics;
     /* Not part of a profile, set by bb_slow_degrade_fabric. slow_leaf: the uplinks of at least one leaf are degraded */
     bool slow_leaf;
     struct bb_slow_path {

@@ -244,6 +244,7 @@ static const char *reason_text(const struct bb_health_report *r, const struct bb
                                                                : "peers' median";
     const struct bb_health_test_row *test = &bb_health_tests[f->test];
     const bool is_item = f->test == BB_HEALTH_TESTS; /* about a node, so its name does not contain the GPU */
+    const bool is_cut = f->test == BB_HEALTH_BISECTION;
     char hint[HINT], gpu[GPU_TEXT], percent[BB_HEALTH_PERCENT_TEXT];
 
     write_hint(r, f, hint);
@@ -253,7 +254,8 @@ static const char *reason_text(const struct bb_health_report *r, const struct bb
     else if (isnan(f->value))
         snprintf(text, 256, "%s: not measured, no partner left; try: --rounds 2", test->name);
     else
-        snprintf(text, 256, "%s %.4g %s, %s of the %s %.4g%s", test->name, f->value, test->unit,
+        snprintf(text, 256, "%s%s%s%s %.4g %s, %s of the %s %.4g%s", test->name, is_cut ? " (" : "",
+                 is_cut ? bb_health_cuts[r->health->cut] : "", is_cut ? ")" : "", f->value, test->unit,
                  bb_health_percent(part_of(f), percent), of, reference_of(f), hint);
     return text;
 }
@@ -487,6 +489,23 @@ static void print_inside(const struct bb_health *h, FILE *out)
         fprintf(out, ", expected %.4g", h->inside);
 }
 
+/* Prints what is expected of a median, and of single pairs with different parts of shared uplinks. */
+static void print_expected(const struct bb_health_report *r, int test)
+{
+    FILE *out = r->session->out;
+    const struct bb_health *h = r->health;
+    const double expected = h->expected[test] * h->share[test], *shares = h->shares[test];
+
+    fprintf(out, ", expected %.4g", expected);
+    if (shares[0] < shares[1])
+        fprintf(out, " (of each pair %.4g to %.4g, by the load of its uplinks)", h->expected[test] * shares[0],
+                h->expected[test] * shares[1]);
+    else if (h->share[test] < 1)
+        fprintf(out, " while all pairs share uplinks");
+    if (bb_health_exceeds((enum bb_health_test)test, h->median[test] / expected))
+        fprintf(out, "; warning: wrong %s?", r->baseline ? "baseline" : "profile");
+}
+
 void bb_health_print_tests(const struct bb_health_report *r, int first, int end)
 {
     FILE *out = r->session->out;
@@ -495,7 +514,7 @@ void bb_health_print_tests(const struct bb_health_report *r, int first, int end)
 
     bb_progress_clear(&r->session->progress);
     for (int test = MAX(first, 0); test < end && out; test++) {
-        const double median = h->median[test], expected = h->expected[test] * h->share[test];
+        const double median = h->median[test];
 
         if (!has_line(h, test))
             continue;
@@ -512,13 +531,12 @@ void bb_health_print_tests(const struct bb_health_report *r, int first, int end)
             fprintf(out, "median%s%s %.4g %s", h->of_faster[test] ? " of the faster " : "",
                     h->of_faster[test] ? peers_text((enum bb_health_test)test) : "", median,
                     bb_health_tests[test].unit);
+        if (isfinite(median) && test == BB_HEALTH_BISECTION)
+            fprintf(out, " (slowest cut: %s)", bb_health_cuts[h->cut]);
         if (h->lowest[test] > 0 && h->lowest[test] < BB_HEALTH_OUTLIER * median)
             print_lowest(r, test);
-        if (isfinite(median) && isfinite(expected))
-            fprintf(out, ", expected %.4g%s%s", expected, h->share[test] < 1 ? " while all pairs share uplinks" : "",
-                    !bb_health_exceeds((enum bb_health_test)test, median / expected) ? ""
-                    : r->baseline                                                    ? "; warning: wrong baseline?"
-                                                                                     : "; warning: wrong profile?");
+        if (isfinite(median) && isfinite(h->expected[test]))
+            print_expected(r, test);
         else if (isfinite(median) && r->source[0] && bb_health_tests[test].part == BB_HEALTH_A_GPU)
             fprintf(out, h->took_part[test] * h->gpus < BB_HEALTH_REFERENCE_PEERS
                              ? ", not judged: too few GPUs to compare with each other"

@@ -302,7 +302,7 @@ static int compare_findings(const void *left, const void *right)
 }
 
 /* ALONE_MAX: number of nodes, and of paths, that are measured again alone, because each takes measurements of its own */
-enum { TRIES = 3, ALONE_MAX = 16, CUTS = 3 };
+enum { TRIES = 3, ALONE_MAX = 16 };
 
 /* Returns a finding about a value, which applies to no node and GPU. */
 static struct bb_health_finding finding_of(const struct bb_health *h, enum bb_health_test test, const struct peers *p,
@@ -680,7 +680,7 @@ int bb_health_rounds(const struct bb_health *h, enum bb_health_test test)
     int n = 1;
 
     if (test != BB_HEALTH_PAIRS)
-        return test == BB_HEALTH_BISECTION ? CUTS : 1;
+        return test == BB_HEALTH_BISECTION ? BB_HEALTH_CUTS : 1;
     while (1 << (n - 1) < active)
         n++;
     n = h->rounds > 0 ? h->rounds : h->every_pair && active <= EVERY_PAIR_NODES ? active : n;
@@ -820,6 +820,18 @@ static void choose_partners(const struct pairs *p, int round, int *partner)
     }
 }
 
+/* Sets the lowest and the highest share of pairs. shares: [n], NaN: not measured */
+static void set_shares(struct bb_health *h, enum bb_health_test test, const double *shares, size_t n)
+{
+    double *range = h->shares[test];
+
+    range[0] = range[1] = NAN;
+    for (size_t i = 0; i < n; i++) {
+        range[0] = fmin(range[0], shares[i]);
+        range[1] = fmax(range[1], shares[i]);
+    }
+}
+
 /* Sets the medians and the lowest value of all rounds. measured, shares: [rounds][nodes * gpus]; NaN share: a pair in one of several domains */
 static void set_medians(struct pairs *p, double *measured, const double *shares)
 {
@@ -842,9 +854,9 @@ static void set_medians(struct pairs *p, double *measured, const double *shares)
         h->share[BB_HEALTH_PAIRS] = 1;
     }
     h->lowest[BB_HEALTH_PAIRS] = NAN;
-    for (size_t i = 0; i < n; i++)
-        if (!isnan(shares[i]) || no_nics) /* fmin ignores NaN */
-            h->lowest[BB_HEALTH_PAIRS] = fmin(h->lowest[BB_HEALTH_PAIRS], h->share[BB_HEALTH_PAIRS] * p->values[i]);
+    for (size_t i = 0; i < n; i++) /* fmin ignores NaN */
+        h->lowest[BB_HEALTH_PAIRS] = fmin(h->lowest[BB_HEALTH_PAIRS], no_nics ? p->values[i] : measured[i]);
+    set_shares(h, BB_HEALTH_PAIRS, shares, n);
     free(inside);
 }
 
@@ -1575,8 +1587,10 @@ out:
 
 /* ---- bisection ---- */
 
-/* Returns the partner of the i-th of n nodes in the other half; -1: none. Cuts: the first half and the second in the same
- * order; the same in reverse order; the first and third quarter, and the others. */
+const char *const bb_health_cuts[BB_HEALTH_CUTS] = {"first half with second half",
+                                                    "first half with reversed second half", "odd with even quarters"};
+
+/* Returns the partner of the i-th of n nodes in the other half, by bb_health_cuts; -1: none. */
 static int across(int cut, int i, int n)
 {
     const int half = n / 2, quarter = MAX(1, n / 4);
@@ -1588,10 +1602,12 @@ static int across(int cut, int i, int n)
     return other < n && other != i && i < n ? other : -1;
 }
 
-/* Medians of the pairs of a cut; `ratio` and `judged` are those of the slowest pair if the stage pairs does not judge it. */
+/* Medians of the pairs of a cut; `ratio`, `judged` and `expected` are those of the slowest pair if the stage pairs does not judge it. */
 struct cut {
-    double ratio; /* value / the expectation while all pairs run */
-    double value, share, judged;
+    int index;
+    double ratio;            /* value / the expectation while all pairs run */
+    double judged, expected; /* the two */
+    double value, share, shares[2];
 };
 
 /* Drops the pairs in one of several NVLink domains: they do not use the network between the halves. */
@@ -1612,7 +1628,8 @@ static void drop_inside(struct pairs *p)
 static int measure_cut(struct pairs *p, int cut, double unloaded, struct cut *c)
 {
     struct bb_health *h = p->h;
-    const int even = p->n - p->n % 2, idle = (p->n - 1) * cut / (CUTS - 1); /* of an odd number: each cut has another */
+    const int even = p->n - p->n % 2,
+              idle = (p->n - 1) * cut / (BB_HEALTH_CUTS - 1); /* of an odd number: each cut has another */
     size_t n = 0;
     int rc;
 
@@ -1632,18 +1649,40 @@ static int measure_cut(struct pairs *p, int cut, double unloaded, struct cut *c)
             p->best[n] = p->values[a * h->gpus + g] / (unloaded * p->retried[n]);
             n++;
         }
+    c->index = cut;
+    c->share = median_of(p->retried, n);
+    set_shares(h, BB_HEALTH_BISECTION, p->retried, n);
+    memcpy(c->shares, h->shares[BB_HEALTH_BISECTION], sizeof c->shares);
     c->ratio = n > 0 ? median_of(p->best, n) : INFINITY;
+    c->expected = c->share * unloaded;
     for (size_t i = 0; i < n && h->skip[BB_HEALTH_PAIRS]; i++)
         if (p->best[i] < c->ratio) {
             c->ratio = p->best[i];
-            c->judged = p->best[i] * p->retried[i] * unloaded;
+            c->expected = p->retried[i] * unloaded;
+            c->judged = c->ratio * c->expected;
         }
-    c->share = median_of(p->retried, n);
 out:
     return rc;
 }
 
-/* Judges the slowest cut, without the stage pairs its slowest pair; each is measured once more if one is slow. */
+/* Measures all cuts. counts: out: if one is slow, the one that is slowest for its expectation, else the one with the lowest value */
+static int measure_cuts(struct pairs *p, double unloaded, struct cut *counts)
+{
+    struct cut slowest = {.ratio = INFINITY, .value = NAN, .share = 1}, lowest = slowest, cut;
+    int rc = 0;
+
+    for (int i = 0; i < BB_HEALTH_CUTS; i++) {
+        TRY(measure_cut(p, i, unloaded, &cut));
+        slowest = cut.ratio >= slowest.ratio ? slowest : cut; /* NaN: nothing is expected */
+        lowest = isnan(lowest.value) || cut.value < lowest.value ? cut : lowest;
+    }
+    *counts = bb_health_judge(slowest.ratio) != BB_HEALTH_OK ? slowest : lowest;
+    counts->ratio = slowest.ratio;
+out:
+    return rc;
+}
+
+/* Judges the cut that counts, without the stage pairs its slowest pair; each is measured once more if one is slow. */
 static int test_bisection(struct bb_health *h)
 {
     const double unloaded = isnan(h->expected[BB_HEALTH_BISECTION])
@@ -1651,26 +1690,23 @@ static int test_bisection(struct bb_health *h)
                                 : h->expected[BB_HEALTH_BISECTION];
     struct pairs p = {.h = h};
     struct bb_health_finding f = finding_of(h, BB_HEALTH_BISECTION, &(struct peers){0}, NAN);
-    struct cut best = {.ratio = 0}, cut;
+    struct cut best = {.ratio = 0}, counts;
     int rc = 0;
 
     start_pairs(&p, 1);
     for (int try = 0; try < 2 && (try == 0 || f.level != BB_HEALTH_OK); try++) {
-        struct cut slowest = {.ratio = INFINITY, .value = NAN, .share = 1};
-
         h->attempt = try + 1;
-        for (int i = 0; i < CUTS; i++) {
-            TRY(measure_cut(&p, i, unloaded, &cut));
-            slowest = cut.ratio >= slowest.ratio ? slowest : cut; /* NaN: nothing is expected */
-        }
-        best = slowest.ratio <= best.ratio ? best : slowest;
+        TRY(measure_cuts(&p, unloaded, &counts));
+        best = counts.ratio <= best.ratio ? best : counts;
         f.level = bb_health_judge(best.ratio);
     }
     h->median[BB_HEALTH_BISECTION] = best.value;
     f.value = best.judged;
     h->share[BB_HEALTH_BISECTION] = best.share;
-    f.expected = best.share * unloaded;
-    f.tries = CUTS;
+    memcpy(h->shares[BB_HEALTH_BISECTION], best.shares, sizeof best.shares);
+    h->cut = best.index;
+    f.expected = best.expected;
+    f.tries = BB_HEALTH_CUTS;
     if (f.level != BB_HEALTH_OK && !is_explained(h, &f))
         bb_health_add(h, &f);
 out:

@@ -84,6 +84,9 @@ extern const struct bb_health_test_row {
     enum bb_health_part part;
 } bb_health_tests[BB_HEALTH_TESTS];
 
+enum { BB_HEALTH_CUTS = 3 };
+extern const char *const bb_health_cuts[BB_HEALTH_CUTS]; /* which pairs of nodes a cut of the bisection has */
+
 enum { BB_HEALTH_REFERENCE_PEERS = 3 }; /* number of values from which they are compared with their median */
 
 /* A part of the cluster that is slow, or differs from the others. */
@@ -148,13 +151,15 @@ struct bb_health {
     const char *stage; /* that runs: its failures remove no node before its end; NULL: none */
     int sender;        /* during `measure` of pairs: the node that sends a message to its partner; -1: both reduce */
     int attempt;       /* during `measure`: 1, or above 1 for another measurement of suspects */
-    double median[BB_HEALTH_TESTS];  /* out: of all values of the first measurement; NaN: not measured */
-    bool of_faster[BB_HEALTH_TESTS]; /* out: of those of the faster GPUs, because half of them or more are slow */
-    double lowest[BB_HEALTH_TESTS];  /* out: likewise, but not of the bisection; of pairs, as `median` with `share` */
-    int lowest_gpu[BB_HEALTH_TESTS]; /* out: of tests of GPUs: the GPU with the lowest value, node * gpus + index */
-    int took_part[BB_HEALTH_TESTS];  /* set by `measure`: number of nodes that take part; 0: unknown */
-    double inside_median;            /* out: of the pairs in a domain, if there are several, as `median`, of others */
-    double share[BB_HEALTH_TESTS];   /* out: of `expected`, what oversubscribed leaves leave to the median; 1: all */
+    double median[BB_HEALTH_TESTS];    /* out: of all values of the first measurement; NaN: not measured */
+    bool of_faster[BB_HEALTH_TESTS];   /* out: of those of the faster GPUs, because half of them or more are slow */
+    double lowest[BB_HEALTH_TESTS];    /* out: likewise, but not of the bisection */
+    int lowest_gpu[BB_HEALTH_TESTS];   /* out: of tests of GPUs: the GPU with the lowest value, node * gpus + index */
+    int took_part[BB_HEALTH_TESTS];    /* set by `measure`: number of nodes that take part; 0: unknown */
+    double inside_median;              /* out: of the pairs in a domain, if there are several, as `median`, of others */
+    double share[BB_HEALTH_TESTS];     /* out: of `expected`, what oversubscribed leaves leave to the median; 1: all */
+    double shares[BB_HEALTH_TESTS][2]; /* out: the same of single pairs: the lowest and the highest; of other tests 0 */
+    int cut;                           /* out: of the bisection: index of the cut with the median */
 };
 
 /* bb_health_run - run the tests. The caller sets the fields above `findings`, may have added findings with bb_health_add, and

@@ -369,7 +369,8 @@ def test_values_of_oversubscribed_leaves_are_printed_with_their_expectation(busb
         assert abs(tests[stage]["median"] / tests[stage]["expected"] - 1) < 0.03 and f"{stage} " in done.stdout
         values = sorted(row["value"] for row in root["results"] if row["stage"] == stage)
         assert min(values) * 0.999 <= tests[stage]["median"] <= max(values)
-    assert re.search(r"bisection .*: median 23\.\d+ GB/s, expected 23\.\d+ while all pairs share uplinks", done.stdout)
+    assert re.search(r"bisection .*: median 23\.\d+ GB/s \(slowest cut: .* half\), expected 23\.\d+ while all pairs share uplinks", done.stdout)
+    assert re.search(r"pairs .*, expected 23\.\d+ \(of each pair 23\.\d+ to 46\.\d+, by the load of its uplinks\)\n", done.stdout)
 
 
 @pytest.mark.parametrize("rails, over, slow, part, found", [(False, 2, 1, 1, set()), (False, 2, 0.25, 0.5, {("fail", "leaf", 2, None)}),
@@ -383,6 +384,19 @@ def test_uplinks_of_leaves_include_nics_of_gpus_that_the_job_does_not_use(busbar
                               slow=f"link=leaf1:{slow}" if slow < 1 else "", EMU_CLUSTER=str(tmp_path / "leaf.json"))
     values = [row["value"] for row in root["results"]]
     assert seen == found and min(values) / max(values) == pytest.approx(part, rel=0.02) and "wrong profile" not in done.stdout, done.stdout
+
+
+@pytest.mark.parametrize("slow, value", [("", 12.1), ("link=leaf1:0.5", 6.05)])
+def test_bisection_is_the_cut_with_the_least_bandwidth(busbar, tmp_path, slow, value):
+    """Two leaves of 4 nodes at 4:1: each pair of nodes of both halves has a quarter of a NIC of 48.5 GB/s. Quarters are in one leaf."""
+    profile = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())
+    (tmp_path / "leaf.json").write_text(json.dumps({**profile, "gpus_per_node": 1, "nics_per_node": 1,
+                                                    "fabric": {"nodes_per_leaf": 4, "leaf_oversubscription": 4}}))
+    root, _, done = health(busbar, tmp_path, "--from", "pairs", ranks=8, nodes=None, slow=slow, status=5 if slow else 0, EMU_CLUSTER=str(tmp_path / "leaf.json"))
+    test = {t["stage"]: t for t in root["tests"]}["bisection"]
+    assert test["median"] == pytest.approx(value, rel=0.05) and test["expected"] == pytest.approx(12.1, rel=0.05)
+    lowest = min(row["value"] for row in root["results"] if row["stage"] == "pairs" and row["attempt"] == 1)
+    assert f", lowest {lowest:.4g}, expected " in done.stdout, done.stdout
 
 
 def test_bench_p2p_of_nodes_names_the_leaf_switch(busbar, tmp_path, leaves):

@@ -611,6 +611,33 @@ static void test_oversubscribed_leaves_are_expected(void **state)
     bb_health_release(&m.h);
 }
 
+/* Leaves of 4 of 8 nodes at 4:1. The first half with the second uses the uplinks of 1 node, quarters do not. A path between quarters
+ * at 0.6 is slower for its expectation, but not slower than 0.25. */
+static void test_cut_with_the_lowest_value_counts_unless_one_is_slow(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < 8; i++) {
+        const bool is_slow = i % 2;
+        struct machine m = machine_of(8, 0.005, i);
+
+        m.leaves = 4;
+        m.leaf_uplinks = 1;
+        m.h.tiers[0] = (struct bb_health_tier){4, 4};
+        m.path_a = is_slow ? 0 : -1;
+        m.path_b = 2;
+        m.h.skip[BB_HEALTH_PAIRS] = is_slow;
+        run(&m);
+        assert_int_equal(m.h.n, is_slow);
+        assert_true(is_slow ? m.h.cut == 2 : m.h.cut < 2);
+        assert_true(fabs(m.h.median[BB_HEALTH_BISECTION] / (is_slow ? 48 : 12) - 1) < 0.03);
+        assert_true(m.h.share[BB_HEALTH_BISECTION] == (is_slow ? 1 : 0.25));
+        assert_true(!is_slow || (fabs(m.h.findings->value / (0.6 * 48) - 1) < 0.03 && m.h.findings->expected == 48));
+        assert_true(is_slow || (fabs(m.h.lowest[BB_HEALTH_PAIRS] / 12 - 1) < 0.03 &&
+                                m.h.shares[BB_HEALTH_PAIRS][0] == 0.25 && m.h.shares[BB_HEALTH_PAIRS][1] == 1));
+        bb_health_release(&m.h);
+    }
+}
+
 /* Returns a machine with leaves of 2 or 4 nodes, whose uplinks carry all, half or a quarter of them. `known`: in its profile */
 static struct machine machine_of_leaves(int i, bool known)
 {
@@ -1086,6 +1113,7 @@ int main(void)
         cmocka_unit_test(test_pairs_in_an_nvlink_domain_without_expectation_of_nics),
         cmocka_unit_test(test_leaf_that_is_slow_at_once_is_named),
         cmocka_unit_test(test_oversubscribed_leaves_are_expected),
+        cmocka_unit_test(test_cut_with_the_lowest_value_counts_unless_one_is_slow),
         cmocka_unit_test(test_slow_leaf_of_oversubscribed_ones_is_named),
         cmocka_unit_test(test_slow_nic_behind_an_oversubscribed_leaf_is_named),
         cmocka_unit_test(test_fabric_that_is_slow_at_once_is_named),

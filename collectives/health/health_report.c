@@ -814,15 +814,19 @@ static void add_check(const struct bb_health_report *r, json_t *list, int node, 
                                      .reason = full});
 }
 
-/* Adds the check of a median. One that a finding explains, which has a check of its own, is a warning. */
+/* Adds the check of a median. A low one, whose cause has a check of its own, is a warning. */
 static void add_median_check(const struct bb_health_report *r, json_t *list, enum bb_health_test test)
 {
     const double median = r->health->median[test], expected = r->health->expected[test] * r->health->share[test];
+    const bool is_low = isfinite(median / expected) && bb_health_judge(median / expected) != BB_HEALTH_OK;
+    const char *cause;
     char text[512] = "", part[256], percent[BB_HEALTH_PERCENT_TEXT];
 
-    if (explain(r, test, part))
-        snprintf(text, sizeof text, "%s %.4g %s, %s of the expected %.4g; explained by: %s", bb_health_tests[test].name,
-                 median, bb_health_tests[test].unit, bb_health_percent(median / expected, percent), expected, part);
+    cause = explain(r, test, part);
+    if (is_low)
+        snprintf(text, sizeof text, "%s %.4g %s, %s of the expected %.4g%s%s", bb_health_tests[test].name, median,
+                 bb_health_tests[test].unit, bb_health_percent(median / expected, percent), expected,
+                 cause ? "; explained by: " : "", cause ? cause : "");
     bb_checks_add(list, &(struct bb_check){.check = bb_health_tests[test].name,
                                            .status = *text ? BB_CHECK_WARN : BB_CHECK_OK,
                                            .measured = median,

@@ -790,6 +790,12 @@ def test_inventory_is_compared_with_the_baseline(busbar, tmp_path):
         assert f"power limit of {host[:-1]}2 GPU 0: A 700 W, B 500 W\n" in done.stdout
 
 
+def test_check_of_a_low_median_warns(busbar, tmp_path):
+    root, _, _ = health(busbar, tmp_path, "--only", "gpu", "-g", 4, ranks=1, nodes=None, status=5, slow=",".join(f"rank={rank}:1.3" for rank in range(4)))
+    checks = {check["check"]: (check["status"], check["reason"]) for check in root["checks"]}
+    assert checks["GEMM"] == ("warn", "GEMM 506.2 TFLOP/s, 77 % of the expected 658.2") and checks["memory copy"] == ("ok", None), checks
+
+
 def test_missing_nodes_of_the_baseline_are_named(busbar, tmp_path):
     good = tmp_path / "good.json"
     busbar.run("health", "--quick", "--only", "inventory", "--save-baseline", good, ranks=4, env={"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_NODES": "4"})

@@ -243,7 +243,7 @@ def sources(*suffixes):
 
 # keys of other documents: columns of CSV, forecasts, messages to the writer process, study files, cluster profiles
 OTHER = {"flat_table.c": {"low", "high"}, "results.c": {"csv", "foreign", "path", "junit", "prometheus", "nagios"}, "collect.c": {"relative_to"},
-         "expand.c": {"json", "repeat"}, "profile.c": {"transport"}, "calibrated_profile.c": {"choice", "description", "doubtful", "factor", "left_out", "source"}, "measure_machine.c": {"cases", "EMU_NODES"},
+         "expand.c": {"json", "repeat"}, "profile.c": {"transport", "nics_per_node"}, "calibrated_profile.c": {"choice", "description", "doubtful", "factor", "left_out", "source"}, "measure_machine.c": {"cases", "EMU_NODES"},
          "table.c": set(STATS["required"]), "provenance.c": {"seq_length"},
          "expectation.c": {"gemm_tflops", "oversubscription", "tiers", "peer_gbps", "peer_kernel_gbps", "pcie_gbps", "other_nodes", "node_gpus", "node_nics", "domain_nodes"}}
 

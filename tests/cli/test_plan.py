@@ -631,7 +631,7 @@ def test_transport_without_its_values(busbar, tmp_path):
         assert (name, stderr) == variants("--cluster", "h100-sxm-ib", "--set", f"transport={transport}") and (stderr == "") == (transport == "roce")
     mine = {**json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text()), "transport": "efa-v2"}
     left_out = {f"{kind}_{key}": 1 for kind in ("size", "collective") for key in ("rows", "median_percent", "p90_percent")}
-    for more, warns in (({}, True), ({"transport": "infiniband"}, False), ({"transport": "Slingshot"}, False), ({"left_out": left_out}, False)):
+    for more, warns in (({}, True), ({"transport": "infiniband"}, False), ({"base": "aws-p5", "inter": {"latency_us": 150}, "nccl": []}, False), ({"transport": "Slingshot"}, False), ({"left_out": left_out}, False)):
         (tmp_path / "mine.json").write_text(json.dumps({**mine, **more}))
         _, stderr = variants("--cluster", tmp_path / "mine.json")
         assert (stderr == f"busbar: warning: {tmp_path}/mine.json: \"transport\": \"efa-v2\" only names the transport, none of its values are used "
@@ -708,6 +708,73 @@ def test_profile_with_base_has_the_values_of_its_base_and_transport(busbar, tmp_
     assert plan("h100-sxm-sharp", *changed, "--set", "transport=sharp") == plan("h100-sxm-sharp", *changed)
     pcie = busbar.run("plan", "all_reduce", "--ranks", "16", "--cluster", "l40s-pcie-ib", "--set", "transport=roce", emulated=False)
     assert pcie.returncode == 0 and "NVLS" not in pcie.stdout
+
+
+def path_as_json(changes):
+    """The profile that has the changes of --set as its keys."""
+    profile = {}
+    for change in changes:
+        path, value = change.split("=")
+        *sections, key = path.split(".")
+        at = profile
+        if sections[:1] == ["nccl"]:
+            at = profile.setdefault("nccl", [{"algorithm": sections[1], "protocol": sections[2]}])[0]
+        else:
+            for section in sections:
+                at = at.setdefault(section, {})
+        at[key] = json.loads(value) if value[0].isdigit() else value
+    return profile
+
+
+@pytest.mark.parametrize("changes", [
+    ("intra.gbps=120",), ("intra.latency_us=109",), ("intra.latency_us=3",), ("inter.latency_us=116",), ("inter.latency_us=8",), ("inter.gbps=24",),
+    ("gpus_per_node=4",), ("gpus_per_node=4", "nics_per_node=8"), ("nics_per_node=4",), ("memory_gbps=2400",), ("tflops.bfloat16=900",), ("kernel_us=9",),
+    ("transport=efa-v2",), ("transport=efa-v2", "inter.latency_us=140"), ("transport=roce", "nics_per_node=4"), ("inter.latency_us=140", "transport=efa-v2"),
+    ("intra.gbps=165", "nccl.ring.Simple.gbps=370"), ("intra.gbps=165", "nccl.ring.Simple.base_us=9", "nccl.ring.Simple.gbps=200"), ("intra.latency_us=20", "nccl.nvls.Simple.intra_us=6"),
+    ("fabric.nodes_per_leaf=2", "fabric.leaf_oversubscription=4")])
+def test_profile_with_base_and_set_change_the_same_values(busbar, tmp_path, changes):
+    """The same changes of h100-sxm-ib. Whatever the profile has itself is kept, also a value that the base has."""
+    (tmp_path / "mine.json").write_text(json.dumps({"name": "mine", "base": "h100-sxm-ib", **path_as_json(changes)}))
+    words = [word for change in changes for word in ("--set", change)]
+    collectives = ("all_reduce", "all_gather", "alltoall", "broadcast", "sendrecv", "--sizes", "1K,8M,1G", "--ranks")
+    different = False
+    for args in ((*collectives, 32), (*collectives, 8), ("transformer", "--model", "gpt3_350m", "--ranks", 16, "--tp", 2, "--micro-batches", 2)):
+        done = [busbar.run("plan", *args, "--cluster", *cluster, "--json", "-", emulated=False)
+                for cluster in ((tmp_path / "mine.json",), ("h100-sxm-ib", *words), ("h100-sxm-ib",))]
+        of_file, of_set, of_base = ([json.loads(d.stdout).get("results"), json.loads(d.stdout)["predicted"].get("step_us")] for d in done)
+        assert of_file == of_set
+        different |= of_set != of_base
+        warnings = ["NICs, now of" in d.stderr for d in done[:2]]
+        assert warnings[0] == warnings[1] and all(d.stderr.count("\n") == (warns or "nccl.ring.Simple.gbps=370" in changes) for d, warns in zip(done, warnings))
+    assert different
+
+
+def test_slower_ports_of_the_transport_of_a_profile_with_base_are_a_warning(busbar, tmp_path):
+    def stderr(**keys):
+        (tmp_path / "mine.json").write_text(json.dumps({"name": "mine", "base": "h100-sxm-ib", **keys}))
+        return busbar.run("plan", "all_reduce", "--ranks", 64, "--cluster", tmp_path / "mine.json", "--json", tmp_path / "out.json", emulated=False).stderr
+
+    assert stderr(transport="efa-v2") == (f"busbar: warning: {tmp_path}/mine.json: \"transport\": \"efa-v2\": a node still has 8 NICs, now of 10.4 GB/s each, together "
+                                          '83.2 GB/s (was: 388 GB/s); shipped with it: aws-p5 (32 NICs per node); for another number: "nics_per_node": N\n')
+    assert stderr(transport="efa-v2", nics_per_node=32) == stderr(transport="efa-v2", inter={"gbps": 48.5}) == stderr(transport="roce") == ""
+
+
+def test_longer_latency_of_a_link_delays_each_step(busbar):
+    """100 us more per hop: an all_reduce of two ranks goes there and back. The wire's part of a shorter latency is unknown, so it is a factor."""
+    def us(*args, size=64):
+        done = busbar.run("plan", *args, "--sizes", size, "--placement", "out_of_place", "--cluster", "h100-sxm-ib", "--json", "-", emulated=False)
+        return [row["time_us"]["p50"] for row in json.loads(done.stdout)["results"]]
+
+    two = ("all_reduce", "all_gather", "broadcast", "alltoall", "--ranks", 2, "--gpus-per-node", 1)
+    added = [after - before for before, after in zip(us(*two), us(*two, "--set", "inter.latency_us=116"))]
+    assert added == pytest.approx([200, 100, 100, 100], abs=0.01)
+    for link, was, ranks in (("inter", 16, 64), ("inter", 16, 512), ("intra", 9, 8)):
+        for size in ("64K", "1M", "256M"):
+            args = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "alltoall", "sendrecv", "--ranks", ranks)
+            before, just, longer, shorter = (us(*args, "--set", f"{link}.latency_us={value}", size=size) for value in (was, was + 1e-4, was + 100, was / 2))
+            assert all(b + 99.9 <= l and s <= b <= j <= b + 0.2 for b, j, l, s in zip(before, just, longer, shorter)), (link, ranks, size)
+    ring = next(v for v in json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())["nccl"] if (v["algorithm"], v["protocol"]) == ("ring", "LL"))
+    assert us(*two)[0] - us(*two, "--set", "inter.latency_us=8")[0] == pytest.approx(2 * ring["inter_us"] / 2, abs=0.01)
 
 
 @pytest.mark.parametrize("change", [b"inter.gbps=\xff", b"inter.gb\xffps=1", b"\xff.x=1"])

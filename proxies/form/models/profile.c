@@ -362,6 +362,118 @@ static void overlay(json_t *onto, const json_t *from)
     }
 }
 
+/* The rates and latencies of NCCL's variants that are those of their links: the model computes collectives from the former.
+ * (Between nodes variants have a fraction of inter.gbps.) */
+static const struct {
+    const char *section, *key, *of_variant;
+    bool is_latency;
+} link_keys[] = {{"intra", "gbps", "gbps", false},
+                 {"intra", "latency_us", "intra_us", true},
+                 {"inter", "latency_us", "inter_us", true}};
+enum { LINK_KEYS = sizeof(link_keys) / sizeof(link_keys[0]) };
+
+static const json_t *link_value(const json_t *cluster, size_t i)
+{
+    return json_object_get(json_object_get(cluster, link_keys[i].section), link_keys[i].key);
+}
+
+/* A longer wire delays each step between two ranks by the same time, with every variant. A shorter latency is a factor, as a
+ * rate: the part of a variant's latency that is not the wire is unknown, so that a difference could leave less than 0. */
+static double follow_link(double value, double before, double after, bool is_latency)
+{
+    return is_latency && after > before ? value + after - before : before > 0 ? value * after / before : value;
+}
+
+/* Changes the values of NCCL's variants with those of the links, which were before[], except those that `changes` has. */
+static void follow_links(json_t *cluster, const json_t *changes, const double before[LINK_KEYS])
+{
+    json_t *list = json_object_get(cluster, "nccl"), *changed = json_object_get(changes, "nccl"), *variant;
+    size_t i;
+
+    json_array_foreach(list, i, variant)
+    {
+        const json_t *own = json_array_size(list) <= MAX_VARIANTS ? find_like(changed, variant) : variant;
+
+        for (size_t k = 0; k < LINK_KEYS; k++) {
+            const json_t *after = link_value(cluster, k), *value = json_object_get(variant, link_keys[k].of_variant);
+
+            if (json_is_number(after) && json_is_number(value) && !json_object_get(own, link_keys[k].of_variant) &&
+                json_number_value(after) != before[k])
+                json_object_set_new(variant, link_keys[k].of_variant,
+                                    json_real(follow_link(json_number_value(value), before[k], json_number_value(after),
+                                                          link_keys[k].is_latency)));
+        }
+    }
+}
+
+/* Changes the number of NICs with that of the GPUs of a node, which was `before`, unless `changes` has both. */
+static void follow_gpus(json_t *cluster, const json_t *changes, json_int_t before)
+{
+    const json_int_t after = json_integer_value(json_object_get(cluster, "gpus_per_node"));
+    const json_int_t nics = json_integer_value(json_object_get(cluster, "nics_per_node"));
+
+    if (!json_object_get(changes, "nics_per_node") && before > 0 && after > 0 && nics > 0 && after != before &&
+        MAX(MAX(before, after), nics) <= INT_MAX)
+        json_object_set_new(cluster, "nics_per_node", json_integer((after * nics + before - 1) / before));
+}
+
+void bb_profile_change(json_t *cluster, const json_t *changes)
+{
+    const json_int_t gpus = json_integer_value(json_object_get(cluster, "gpus_per_node"));
+    double before[LINK_KEYS];
+
+    for (size_t i = 0; i < LINK_KEYS; i++)
+        before[i] = json_number_value(link_value(cluster, i));
+    overlay(cluster, changes);
+    follow_links(cluster, changes, before);
+    follow_gpus(cluster, changes, gpus);
+}
+
+/* Lists the shipped profiles with a transport: "; shipped with it: aws-p5 (32 NICs per node)". */
+static void list_with_transport(const char *transport, char *text, size_t size)
+{
+    const char *name;
+
+    text[0] = '\0';
+    for (size_t i = 0; (name = bb_cluster_name_at(i)); i++) {
+        json_t *root = NULL;
+        const char *theirs = NULL;
+
+        if (bb_profile_load("clusters", name, &root) == 0)
+            theirs = json_string_value(json_object_get(root, "transport"));
+        if (theirs && strcmp(theirs, transport) == 0)
+            snprintf(text + strlen(text), size - strlen(text), "%s%s (%lld NICs per node)",
+                     *text ? ", " : "; shipped with it: ", name,
+                     (long long)json_integer_value(json_object_get(root, "nics_per_node")));
+        json_decref(root);
+    }
+}
+
+static double nics_gbps(const json_t *cluster)
+{
+    return json_number_value(json_object_get(cluster, "nics_per_node")) *
+           json_number_value(json_object_get(json_object_get(cluster, "inter"), "gbps"));
+}
+
+void bb_profile_warn_of_nics(const json_t *before, const json_t *after, const json_t *changes, const char *file)
+{
+    const char *former = json_string_value(json_object_get(before, "transport"));
+    const char *transport = json_string_value(json_object_get(after, "transport"));
+    const double was = nics_gbps(before), now = nics_gbps(after),
+                 nics = json_number_value(json_object_get(after, "nics_per_node"));
+    char shipped[300];
+
+    if (!former || !transport || strcmp(former, transport) == 0 || was == now ||
+        json_object_get(changes, "nics_per_node") || json_object_get(changes, "gpus_per_node") ||
+        json_object_get(json_object_get(changes, "inter"), "gbps"))
+        return;
+    list_with_transport(transport, shipped, sizeof(shipped));
+    bb_warn("%s%s%s%s: a node still has %g NICs, now of %.4g GB/s each, together %.4g GB/s (was: %.4g GB/s)%s; for "
+            "another number: %s",
+            file ? file : "--set transport=", file ? ": \"transport\": \"" : "", transport, file ? "\"" : "", nics,
+            now / nics, now, was, shipped, file ? "\"nics_per_node\": N" : "--set nics_per_node=N");
+}
+
 /* Removes what only the former transport has: its sustained rates, and the variants that no value of the new one describes, such
  * as those of CollNet, which requires SHARP. nvls does not use the network. */
 static void remove_former(json_t *variants, json_t *described)
@@ -411,7 +523,9 @@ int bb_profile_set_transport(json_t *cluster, const char *name)
     return put_transport(cluster, name, true);
 }
 
-int bb_profile_warn_of_transport(const json_t *cluster, const char *where)
+/* Prints a warning if a cluster profile without base names a transport of profiles/transports and has none of its latencies.
+ * Profiles of busbar calibrate have measured ones. */
+static int warn_of_transport(const json_t *cluster, const char *where)
 {
     const char *name = json_string_value(json_object_get(cluster, "transport"));
     json_t *transport = NULL, *variants, *variant;
@@ -458,31 +572,36 @@ static void warn_of_generation(const json_t *base, const json_t *own, const char
 
 /* Replaces a cluster profile with the key "base" by the profile that this key names, with the values of its transport and
  * then its own. */
-static int complete_cluster(json_t **root, const char *where)
+static int complete_cluster(json_t **root, const char *path, bool warns)
 {
     const char *base_name = json_string_value(json_object_get(*root, "base"));
     const char *transport = json_string_value(json_object_get(*root, "transport"));
-    json_t *base = NULL;
+    json_t *base = NULL, *before = NULL;
     int rc = 0;
 
     if (!base_name)
-        return 0;
+        return warns ? warn_of_transport(*root, path) : 0;
     if (!find_text("clusters", base_name)) /* only a shipped one: a file could name itself */
         return reject_name("clusters", base_name, NULL);
     TRY(bb_profile_load("clusters", base_name, &base));
+    before = warns ? json_deep_copy(base) : NULL;
     if (transport)
         TRY(put_transport(base, transport, false));
-    warn_of_generation(base, *root, base_name, where);
-    overlay(base, *root);
+    if (warns)
+        warn_of_generation(base, *root, base_name, path);
+    bb_profile_change(base, *root);
+    bb_profile_warn_of_nics(before, base, *root, path);
     json_object_del(base, "base");
     json_decref(*root);
     *root = json_incref(base);
 out:
+    json_decref(before);
     json_decref(base);
     return rc;
 }
 
-int bb_profile_load(const char *kind, const char *name_or_path, json_t **root)
+/* warns: prints the warnings of bb_profile_load_cluster */
+static int load(const char *kind, const char *name_or_path, bool warns, json_t **root)
 {
     const char *text = NULL;
     json_error_t error;
@@ -511,13 +630,23 @@ int bb_profile_load(const char *kind, const char *name_or_path, json_t **root)
     else if (strcmp(kind, "models") == 0 && has_other_schema(*root))
         rc = bb_err(BB_EUSAGE, "%s: schema is not supported, expected " MODEL_SCHEMA, name_or_path);
     else if (strcmp(kind, "clusters") == 0)
-        rc = complete_cluster(root, name_or_path);
+        rc = complete_cluster(root, name_or_path, warns);
     if (rc) {
         json_decref(*root);
         *root = NULL;
     }
 out:
     return rc;
+}
+
+int bb_profile_load(const char *kind, const char *name_or_path, json_t **root)
+{
+    return load(kind, name_or_path, false, root);
+}
+
+int bb_profile_load_cluster(const char *name_or_path, json_t **root)
+{
+    return load("clusters", name_or_path, true, root);
 }
 
 static json_t *checksum_of(const char *kind, const char *name_or_path)

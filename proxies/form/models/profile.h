@@ -51,15 +51,29 @@ int bb_profile_validate_name(const char *kind, const char *name_or_path) BB_MUST
  */
 int bb_profile_load(const char *kind, const char *name_or_path, json_t **root) BB_MUST_CHECK;
 
+/* bb_profile_load_cluster - as bb_profile_load for "clusters"; prints a warning if the file has a base and its transport changes
+ * the rate of the NICs (bb_profile_warn_of_nics) or its rate is that of another generation, or if it has no base and only the
+ * name of its transport, not the values. */
+int bb_profile_load_cluster(const char *name_or_path, json_t **root) BB_MUST_CHECK;
+
+/*
+ * bb_profile_change - changes values of a cluster profile, by a profile with a base or by --set.
+ *   changes  JSON object with the changed keys; elements of "nccl" change the variant with the same algorithm and protocol.
+ *            Values that it does not have follow others: gbps, intra_us and inter_us of NCCL's variants those of the links
+ *            (rates and shorter latencies by the same factor, longer latencies by the same difference), nics_per_node
+ *            gpus_per_node by the same factor, rounded up
+ */
+void bb_profile_change(json_t *cluster, const json_t *changes);
+
+/* bb_profile_warn_of_nics - prints a warning if another transport gives the NICs of a node another rate and `changes` has
+ * neither their number nor their rate: nodes with slower NICs usually have more of them. before: the cluster without its
+ * changes; NULL: no warning. file: that has the changes; NULL: --set. */
+void bb_profile_warn_of_nics(const json_t *before, const json_t *after, const json_t *changes, const char *file);
+
 /* bb_profile_set_transport - gives a cluster profile the latencies between nodes and the fractions of the NICs' rate of a
  * transport (profiles/transports). Returns 0, or -BB_EUSAGE after printing an error message: unknown name, or nothing to
  * change. */
 int bb_profile_set_transport(json_t *cluster, const char *name) BB_MUST_CHECK;
-
-/* bb_profile_warn_of_transport - prints a warning if a cluster profile names a transport of profiles/transports and has none of
- * its latencies. Profiles of busbar calibrate have measured ones. where: name or file of the profile. Returns 0 or the code of
- * an error. */
-int bb_profile_warn_of_transport(const json_t *cluster, const char *where) BB_MUST_CHECK;
 
 /* bb_profile_checksums - return {"cluster": .., "model": ..} with the checksum of each given profile: the first 12 hex
  * digits of the SipHash of its JSON without blanks and with sorted keys. Null: not given (NULL), or not a regular file,

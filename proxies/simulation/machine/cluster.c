@@ -461,23 +461,49 @@ static json_t *find_variant(json_t *list, const char **path)
     return NULL;
 }
 
-/* Returns the object that contains the last key of the path; creates a missing section. NULL if the path leads through
- * another value. *path: in: the path; out: its last key. */
-static json_t *find_parent(json_t *root, const char **path)
+/* Returns the element of the list `name` of `changes` for a variant of the profile, which `path` begins with; adds it if there is
+ * none. */
+static json_t *find_changed_variant(json_t *changes, const char *name, const json_t *variant, const char *path)
 {
-    json_t *parent = root;
+    json_t *list = json_object_get(changes, name), *changed;
 
-    for (const char *dot; parent && (dot = strchr(*path, '.'));) {
+    if (!list)
+        json_object_set_new(changes, name, list = json_array());
+    if (!json_is_array(list))
+        return NULL;
+    changed = find_variant(list, &path);
+    if (changed)
+        return changed;
+    changed = json_pack("{s:O, s:O}", "algorithm", json_object_get(variant, "algorithm"), "protocol",
+                        json_object_get(variant, "protocol"));
+    json_array_append_new(list, changed);
+    return changed;
+}
+
+/* Returns the object of `changes` for the last key of the path; adds what is missing. NULL if the path leads through another
+ * value of the profile or of `changes`. *profile: in: the profile; out: its object with the last key; NULL: none. *path: in: the
+ * path; out: its last key. */
+static json_t *find_parent(json_t *changes, const json_t **profile, const char **path)
+{
+    json_t *parent = changes;
+
+    for (const char *dot; json_is_object(parent) && (dot = strchr(*path, '.'));) {
         char *name = bb_format("%.*s", (int)(dot - *path), *path);
-        json_t *inner = json_object_get(parent, name);
+        json_t *old = json_object_get(*profile, name), *inner = json_object_get(parent, name);
 
-        if (!inner)
-            json_object_set_new(parent, name, inner = json_object());
-        free(name);
         *path = dot + 1;
-        parent = json_is_array(inner) ? find_variant(inner, path) : json_is_object(inner) ? inner : NULL;
+        if (json_is_array(old)) {
+            *profile = find_variant(old, path);
+            parent = *profile ? find_changed_variant(parent, name, *profile, dot + 1) : NULL;
+        } else {
+            if (!inner)
+                json_object_set_new(parent, name, inner = json_object());
+            *profile = old;
+            parent = old && !json_is_object(old) ? NULL : inner;
+        }
+        free(name);
     }
-    return parent;
+    return json_is_object(parent) ? parent : NULL;
 }
 
 static bool is_utf8(const char *text)
@@ -489,9 +515,11 @@ static bool is_utf8(const char *text)
     return is_valid;
 }
 
-static int change_profile(json_t *root, const char *change)
+/* Adds KEY=VALUE of --set to `changes`; a transport changes the profile at once. */
+static int add_change(json_t *root, json_t *changes, const char *change)
 {
     const char *equals = strchr(change, '='), *key;
+    const json_t *old = root;
     json_t *parent, *value;
     char *path;
     int rc = 0;
@@ -505,11 +533,11 @@ static int change_profile(json_t *root, const char *change)
     value = json_loads(equals + 1, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, NULL);
     value = value ? value : json_string(equals + 1);
     bb_json_blank(value);
-    parent = find_parent(root, &key);
-    if (json_is_string(value) && json_is_number(json_object_get(parent, key)))
+    parent = find_parent(changes, &old, &key);
+    if (parent && json_is_string(value) && json_is_number(json_object_get(old, key)))
         rc = bb_err(BB_EUSAGE, "--set %s: '%s' is not a number, expected one without unit (%s)", path, equals + 1,
                     strcmp(key, "memory_bytes") == 0 ? "bytes: for example 40e9" : "rates: GB/s; 400 Gbit/s are 50");
-    else if (parent == root && strcmp(key, "transport") == 0)
+    else if (parent == changes && strcmp(key, "transport") == 0)
         rc = bb_profile_set_transport(root, equals + 1);
     else if (parent)
         json_object_set(parent, key, value);
@@ -520,104 +548,27 @@ static int change_profile(json_t *root, const char *change)
     return rc;
 }
 
-/* Scales a value of a variant like the value of its link, unless --set changed it itself. */
-static void scale_value(double *value, double before, double link_before, double link)
-{
-    if (link_before > 0 && *value == before)
-        *value *= link / link_before;
-}
-
-/* The model computes collectives from the values of NCCL's variants, not from those of the links. So a changed link
- * changes the variants by the same factor. (Variants have a fraction of inter.gbps.) */
-static void scale_variants(const struct bb_cluster *before, struct bb_cluster *after)
-{
-    for (int i = 0; i < MIN(before->n_variants, after->n_variants); i++) {
-        const struct bb_nccl_variant *was = &before->variants[i];
-        struct bb_nccl_variant *variant = &after->variants[i];
-
-        scale_value(&variant->gbps, was->gbps, before->intra.gbps, after->intra.gbps);
-        scale_value(&variant->intra_us, was->intra_us, before->intra.latency_us, after->intra.latency_us);
-        scale_value(&variant->inter_us, was->inter_us, before->inter.latency_us, after->inter.latency_us);
-    }
-}
-
-static bool changes_key(const struct bb_opt_texts *changes, const char *key)
-{
-    for (int i = 0; i < changes->n; i++)
-        if (strncmp(changes->text[i], key, strlen(key)) == 0 && changes->text[i][strlen(key)] == '=')
-            return true;
-    return false;
-}
-
-/* Changes the number of NICs with that of GPUs (--set gpus_per_node=1), unless --set changes both. */
-static void scale_nics(const struct bb_opt_texts *changes, const struct bb_cluster *before, struct bb_cluster *after)
-{
-    const int gpus = after->gpus_per_node;
-
-    if (changes_key(changes, "nics_per_node"))
-        return;
-    after->gpus_per_node = before->gpus_per_node;
-    bb_cluster_set_gpus_per_node(after, gpus);
-    after->fabric.unused_nics = 0;
-}
-
-/* Lists the shipped profiles with a transport: "; shipped: aws-p5 (32 NICs)". */
-static void list_with_transport(const char *transport, char *text, size_t size)
-{
-    const char *name;
-
-    text[0] = '\0';
-    for (size_t i = 0; (name = bb_cluster_name_at(i)); i++) {
-        json_t *root = NULL;
-        const char *theirs = NULL;
-
-        if (bb_profile_load("clusters", name, &root) == 0)
-            theirs = json_string_value(json_object_get(root, "transport"));
-        if (theirs && strcmp(theirs, transport) == 0)
-            snprintf(text + strlen(text), size - strlen(text), "%s%s (%lld NICs per node)",
-                     *text ? ", " : "; shipped with it: ", name,
-                     (long long)json_integer_value(json_object_get(root, "nics_per_node")));
-        json_decref(root);
-    }
-}
-
-/* Another transport changes the rate of a NIC, and nodes with slower NICs usually have more of them. */
-static void warn_of_nics(const struct bb_opt_texts *changes, const struct bb_cluster *before,
-                         const struct bb_cluster *after)
-{
-    const double was = before->nics_per_node * before->inter.gbps, now = after->nics_per_node * after->inter.gbps;
-    char shipped[300];
-
-    if (strcmp(before->transport, after->transport) == 0 || was == now || changes_key(changes, "nics_per_node") ||
-        changes_key(changes, "gpus_per_node") || changes_key(changes, "inter.gbps"))
-        return;
-    list_with_transport(after->transport, shipped, sizeof(shipped));
-    bb_warn(
-        "--set transport=%s: a node still has %d NICs, now of %.4g GB/s each, together %.4g GB/s (was: %.4g GB/s)%s; "
-        "for another number: --set nics_per_node=N",
-        after->transport, after->nics_per_node, after->inter.gbps, now, was, shipped);
-}
-
 static int change_cluster(json_t *root, const char *name_or_path, const struct bb_opt_texts *changes,
                           struct bb_cluster *cluster)
 {
-    const struct bb_cluster before = *cluster;
+    json_t *before = json_deep_copy(root), *changed = json_object();
     char *where = bb_format("--set: %s", name_or_path);
     size_t used;
     int rc = 0;
 
     for (int i = 0; i < changes->n; i++)
-        TRY(change_profile(root, changes->text[i]));
+        TRY(add_change(root, changed, changes->text[i]));
+    bb_profile_change(root, changed);
     TRY(read_profile(root, where, cluster));
-    scale_nics(changes, &before, cluster);
-    scale_variants(&before, cluster);
-    warn_of_nics(changes, &before, cluster);
+    bb_profile_warn_of_nics(before, root, changed, NULL);
     for (int i = 0; i < changes->n; i++) {
         used = strlen(cluster->name);
         snprintf(cluster->name + used, sizeof(cluster->name) - used, "%s%s", i ? ", " : " with ", changes->text[i]);
     }
     cluster->is_changed = changes->n > 0;
 out:
+    json_decref(before);
+    json_decref(changed);
     free(where);
     return rc;
 }
@@ -633,17 +584,25 @@ static void warn_of_alpha_beta(const struct bb_cluster *c, const char *name_or_p
             name_or_path, c->inter.gbps, c->intra.gbps);
 }
 
+static bool sets_transport(const struct bb_opt_texts *changes)
+{
+    for (int i = 0; changes && i < changes->n; i++)
+        if (strncmp(changes->text[i], "transport=", strlen("transport=")) == 0)
+            return true;
+    return false;
+}
+
 int bb_cluster_load_changed(const char *name_or_path, const struct bb_opt_texts *changes, struct bb_cluster *cluster)
 {
     json_t *root;
-    int rc = bb_profile_load("clusters", name_or_path, &root);
+    int rc = sets_transport(changes) ? bb_profile_load("clusters", name_or_path, &root)
+                                     : bb_profile_load_cluster(name_or_path, &root);
 
     if (rc)
         return rc;
     TRY(read_profile(root, name_or_path, cluster));
     if (changes && changes->n > 0)
         TRY(change_cluster(root, name_or_path, changes, cluster));
-    TRY(bb_profile_warn_of_transport(root, name_or_path));
     warn_of_alpha_beta(cluster, name_or_path);
 out:
     json_decref(root);

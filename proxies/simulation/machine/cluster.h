@@ -190,8 +190,7 @@ int bb_cluster_check(const json_t *root, const char *where) BB_MUST_CHECK;
  * bb_cluster_load_changed - as bb_cluster_load, with changed values. The changes are appended to cluster->name.
  *   changes  values of the option --set: KEY=VALUE. KEY is the path of a key in the profile, such as inter.gbps; for an
  *            element of the list "nccl" nccl.ALGORITHM.PROTOCOL.KEY, such as nccl.ring.LL.base_us. VALUE is JSON, or a
- *            text. Rate and latency of a link also scale gbps, intra_us and inter_us of NCCL's variants. The changed
- *            profile is validated like a file.
+ *            text. Other values follow as in bb_profile_change. The changed profile is validated like a file.
  */
 int bb_cluster_load_changed(const char *name_or_path, const struct bb_opt_texts *changes,
                             struct bb_cluster *cluster) BB_MUST_CHECK;
@@ -199,7 +198,8 @@ int bb_cluster_load_changed(const char *name_or_path, const struct bb_opt_texts 
     "with --cluster: change a value of the profile, may be repeated: --set inter.gbps=97 (GB/s that a NIC "            \
     "achieves per direction, here of 800 Gbit/s) --set nics_per_node=4; gpus_per_node also changes the NICs; the "     \
     "key is its path in the profile's JSON, for a variant of NCCL nccl.ring.LL.base_us; intra.gbps, "                  \
-    "intra.latency_us and inter.latency_us also scale NCCL's variants; uplinks of leaf switches (4:1): --set "         \
+    "intra.latency_us and inter.latency_us also change NCCL's variants (a rate or a shorter latency by the same "      \
+    "factor, a longer one by the same time per step); uplinks of leaf switches (4:1): --set "                          \
     "fabric.nodes_per_leaf=16 --set fabric.leaf_oversubscription=4 (consecutive nodes); a leaf per NIC: --set "        \
     "fabric.rails=true "                                                                                               \
     "(rail-only: fabric.nodes_per_leaf of all nodes); another network between nodes: --set transport=NAME, of "        \
@@ -209,7 +209,8 @@ int bb_cluster_load_changed(const char *name_or_path, const struct bb_opt_texts 
  * If `gpus` is larger than the profile's number, each node is enlarged, with the same number of NICs per GPU. */
 void bb_cluster_set_gpus_per_node(struct bb_cluster *c, int gpus);
 /* bb_cluster_warn_units - prints a warning for each value of the profile that no existing machine has. Such a value
- * usually has the wrong unit, for example MB/s instead of GB/s. */
+ * usually has the wrong unit, for example MB/s instead of GB/s. If there is none, prints a warning if a variant of NCCL has a
+ * higher rate than the links within a node can have. */
 void bb_cluster_warn_units(const struct bb_cluster *c);
 /* bb_cluster_plausible_us - returns the latency at byte `offset` of struct bb_cluster, or if it is below the range of
  * existing machines the nearer of 0 (no cost) and the end of this range. */

@@ -1,5 +1,5 @@
 /* units.c - warns about values of a profile outside the range of existing machines, which are usually in a wrong
- * unit, and about values that a calibration did not measure. */
+ * unit, about rates of NCCL's variants above those of their links, and about values that a calibration did not measure. */
 #include "proxies/simulation/machine/cluster.h"
 
 #include "bootstrap/base/err.h"
@@ -70,10 +70,11 @@ static double unusual(const struct plausible_range *f, const void *at)
 /* Returns whether the warning about the link of a variant's value is enough. */
 static bool is_of_unusual_link(const struct bb_cluster *c, const struct plausible_range *f)
 {
-    static const char *const links[][2] = {/* key of a variant, and that of the link with which --set scales it */
-                                           {"gbps", "intra.gbps"},
-                                           {"intra_us", "intra.latency_us"},
-                                           {"inter_us", "inter.latency_us"}};
+    static const char *const links[][2] = {
+        /* key of a variant, and that of the link, which it follows (bb_profile_change) */
+        {"gbps", "intra.gbps"},
+        {"intra_us", "intra.latency_us"},
+        {"inter_us", "inter.latency_us"}};
 
     for (size_t k = 0; k < sizeof(links) / sizeof(links[0]); k++)
         for (size_t i = 0; i < sizeof(cluster_ranges) / sizeof(cluster_ranges[0]); i++)
@@ -83,32 +84,69 @@ static bool is_of_unusual_link(const struct bb_cluster *c, const struct plausibl
 }
 
 /* Prints a warning if the value is outside its plausible range. of: prefix of the JSON key, for the message. at: the
- * struct that contains the value. */
-static void warn_if_unusual(const struct bb_cluster *c, const char *of, const struct plausible_range *f, const void *at)
+ * struct that contains the value. Returns whether it printed. */
+static bool warn_if_unusual(const struct bb_cluster *c, const char *of, const struct plausible_range *f, const void *at)
 {
     const double value = unusual(f, at);
     char meant[64] = "";
 
     if (value == 0 || is_of_unusual_link(c, f))
-        return;
+        return false;
     if (strcmp(f->key, "inter.gbps") == 0 && value > f->max && value / 8 <= f->max)
         snprintf(meant, sizeof(meant), "; did you mean %g (%g Gbit/s)?", value / 8, value);
     bb_warn("cluster '%s': '%s%s' is %g, existing %s have %g to %g; expected unit: %s%s", c->name, of, f->key, value,
             strncmp(f->key, "inter.", 6) == 0 ? "NICs" : "GPUs", f->min, f->max, f->unit, meant);
+    return true;
+}
+
+/* The raw rate of NVLink is 1.36 (B200: 900 of 660 GB/s) to 1.54 times (A100: 300 of 195) the rate of sends and receives, which
+ * is intra.gbps. Where switches reduce (NVLS), a GPU of eight sends (1 + 1/8) S, of which the bus bandwidth counts 14/8 S. */
+#define MAX_LINK_FACTOR 1.55
+static double max_bus_gbps(const struct bb_cluster *c, enum bb_nccl_algorithm algorithm)
+{
+    const bool by_switch = algorithm != BB_NCCL_RING && algorithm != BB_NCCL_TREE && algorithm != BB_NCCL_PAT;
+
+    return MAX_LINK_FACTOR * c->intra.gbps * (by_switch ? 14.0 / 9 : 1);
+}
+
+/* Prints a warning for the variant of NCCL whose rate exceeds that of the links most; both rates of a calibrated profile were
+ * measured. */
+static void warn_if_above_link(const struct bb_cluster *c)
+{
+    const struct bb_nccl_variant *worst = NULL;
+    double factor = 1;
+
+    for (int w = 0; w < c->n_variants && !c->is_calibrated; w++) {
+        const double above = c->variants[w].gbps / max_bus_gbps(c, c->variants[w].algorithm);
+
+        if (above > factor) {
+            worst = &c->variants[w];
+            factor = above;
+        }
+    }
+    if (worst)
+        bb_warn("cluster '%s': 'nccl.%s.%s.gbps' is %g, but links of %g GB/s ('intra.gbps', the rate of sends and "
+                "receives) carry at most %.4g; to change both: --set intra.gbps=%g of a shipped profile, or its name "
+                "as \"base\"",
+                c->name, bb_nccl_algorithms[worst->algorithm], worst->protocol, worst->gbps, c->intra.gbps,
+                max_bus_gbps(c, worst->algorithm), c->intra.gbps);
 }
 
 void bb_cluster_warn_units(const struct bb_cluster *c)
 {
     char variant[64];
+    bool warned = false;
 
     for (size_t i = 0; i < sizeof(cluster_ranges) / sizeof(cluster_ranges[0]); i++)
-        warn_if_unusual(c, "", &cluster_ranges[i], c);
+        warned |= warn_if_unusual(c, "", &cluster_ranges[i], c);
     for (int w = 0; w < c->n_variants; w++) {
         snprintf(variant, sizeof(variant), "nccl.%s.%s.", bb_nccl_algorithms[c->variants[w].algorithm],
                  c->variants[w].protocol);
         for (size_t i = 0; i < sizeof(variant_ranges) / sizeof(variant_ranges[0]); i++)
-            warn_if_unusual(c, variant, &variant_ranges[i], &c->variants[w]);
+            warned |= warn_if_unusual(c, variant, &variant_ranges[i], &c->variants[w]);
     }
+    if (!warned)
+        warn_if_above_link(c);
 }
 
 const char *bb_cluster_unmeasured(const struct bb_cluster *c, bool (*is_used)[2], bool inter,

@@ -3,7 +3,10 @@
 #include "tests/bootstrap/capture.h"
 #include "tests/check.h"
 
+#include "proxies/form/models/profile.h"
 #include "proxies/simulation/machine/cluster.h"
+
+#include <math.h>
 
 enum { RING_SIMPLE = 2 }; /* index of ring + Simple in the variants of h100-sxm-ib */
 
@@ -96,6 +99,8 @@ static void accepts_numbers_of_real_machines(void **state)
 
     (void)state;
     assert_int_equal(bb_cluster_load("h100-sxm-ib", &old), 0);
+    for (int w = 0; w < old.n_variants; w++) /* of links of 1 GB/s */
+        old.variants[w].gbps = fmin(old.variants[w].gbps, 1);
     next = old;
     for (size_t i = 0; i < ROWS(numbers); i++) {
         set(&old, &numbers[i], numbers[i].old);
@@ -105,10 +110,63 @@ static void accepts_numbers_of_real_machines(void **state)
     assert_warning(&next, NULL);
 }
 
+/* NVLink of A100 has 300 GB/s, that of H100 450. Where NVSwitches reduce, each of eight GPUs sends 9/8 of the bytes, of which the
+ * bus bandwidth counts 14/8. */
+static void warns_about_variants_that_links_cannot_carry(void **state)
+{
+    static const struct {
+        const char *cluster;
+        double links, factor; /* of intra.gbps; of all variants' rates */
+        bool calibrated;
+        const char *named;
+    } rows[] = {
+        {"a100-sxm-ib", 1, 300. / 235, false, NULL}, /* the ring at the raw rate of the links */
+        {"h100-sxm-ib", 1, 450. / 370, false, NULL},
+        {"h100-sxm-ib", 1, 14. / 9 * 450 / 524, false, NULL}, /* NVLS at the raw rate */
+        {"a100-sxm-ib", 120. / 195, 1, false, "'nccl.ring.Simple.gbps' is 235, but links of 120 GB/s"},
+        {"h100-sxm-ib", 0.5, 1, false, "'nccl.ring.Simple.gbps' is 370, but links of 165 GB/s"},
+        {"h100-sxm-ib", 0.5, 1, true, NULL},
+        {"h100-sxm-sharp", 1, 2, false, "'nccl.ring.Simple.gbps' is 740, but links of 330 GB/s"},
+        {"l40s-pcie-ib", 0.5, 1, false, "'nccl.ring.Simple.gbps' is 20, but links of 10 GB/s"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++) {
+        struct capture output;
+        struct bb_cluster c;
+
+        assert_int_equal(bb_cluster_load(rows[i].cluster, &c), 0);
+        c.intra.gbps *= rows[i].links;
+        c.is_calibrated = rows[i].calibrated;
+        for (int w = 0; w < c.n_variants; w++)
+            c.variants[w].gbps *= rows[i].factor;
+        capture_begin(&output);
+        bb_cluster_warn_units(&c);
+        capture_end(&output);
+        if (rows[i].named ? !strstr(output.text, rows[i].named) || strchr(output.text, '\n')[1] : *output.text != '\0')
+            fail_msg("row %zu: %s", i, output.text);
+    }
+}
+
+static void no_shipped_profile_has_a_warning(void **state)
+{
+    const char *name;
+
+    (void)state;
+    for (size_t i = 0; (name = bb_cluster_name_at(i)); i++) {
+        struct bb_cluster c;
+
+        assert_int_equal(bb_cluster_load(name, &c), 0);
+        assert_warning(&c, NULL);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(warns_about_each_number_in_another_unit),
-                                       cmocka_unit_test(accepts_numbers_of_real_machines)};
+                                       cmocka_unit_test(accepts_numbers_of_real_machines),
+                                       cmocka_unit_test(warns_about_variants_that_links_cannot_carry),
+                                       cmocka_unit_test(no_shipped_profile_has_a_warning)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,10 @@
 /* nodes.c - determines which ranks are on the same machine. */
 #include "bootstrap/world/nodes.h"
 
+#include "bootstrap/base/alloc.h"
+
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -47,4 +50,30 @@ int bb_nodes_number(const struct bb_machine *machines, int n, int *node_of)
         node_of[r] = first == r ? nodes++ : node_of[first];
     }
     return nodes;
+}
+
+static bool are_known_and_distinct(const char (*names)[BB_HOST_TEXT], int n)
+{
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k <= i; k++)
+            if (!*names[i] || (k < i && strcmp(names[i], names[k]) == 0))
+                return false;
+    return true;
+}
+
+void bb_nodes_name_for_slurm(const char (*given)[BB_HOST_TEXT], char (*names)[BB_HOST_TEXT], int n)
+{
+    const size_t bytes = (size_t)n * sizeof *names;
+    char(*shorter)[BB_HOST_TEXT];
+
+    BB_NEW(shorter, n);
+    memcpy(shorter, names, bytes);
+    for (int i = 0; i < n; i++)
+        if (shorter[i][strspn(shorter[i], "0123456789.")]) /* no IPv4 address */
+            shorter[i][strcspn(shorter[i], ".")] = '\0';
+    if (are_known_and_distinct(given, n))
+        memcpy(names, given, bytes);
+    else if (are_known_and_distinct((const char(*)[BB_HOST_TEXT])shorter, n))
+        memcpy(names, shorter, bytes);
+    free(shorter);
 }

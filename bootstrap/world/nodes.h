@@ -24,4 +24,13 @@ void bb_machine_clean_host(char *host);
  * each rank. Returns the number of nodes. */
 int bb_nodes_number(const struct bb_machine *machines, int n, int *node_of);
 
+/*
+ * bb_nodes_name_for_slurm - find the names by which scontrol and srun know n nodes: NodeName of slurm.conf, which may differ from
+ * the host name. Names are used only if all of them are known and no two are equal, as they are if a launcher has copied the
+ * environment of one node to all: first those of Slurm, then the host names without domain, or else the host names.
+ *   given  [n] value of $SLURMD_NODENAME on each node; "": not set
+ *   names  [n] in: host names; out. An IPv4 address remains whole.
+ */
+void bb_nodes_name_for_slurm(const char (*given)[BB_HOST_TEXT], char (*names)[BB_HOST_TEXT], int n);
+
 #endif

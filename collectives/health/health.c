@@ -6,6 +6,7 @@
 #include "bootstrap/rank/journal.h"
 #include "bootstrap/start/launcher.h"
 #include "bootstrap/start/mpirun.h"
+#include "bootstrap/world/nodes.h"
 #include "collectives/compute/compute_measure.h"
 #include "collectives/copy/copy_measure.h"
 #include "collectives/health/health_options.h"
@@ -36,6 +37,7 @@ struct run {
     int *gpu_of;                 /* [size] index of each rank on its node */
     int *domain_of;              /* [nodes] by NVML; NULL: unknown */
     char (*hosts)[BB_HOST_TEXT]; /* [nodes] */
+    char (*slurm)[BB_HOST_TEXT]; /* [nodes] their names for Slurm */
     char (*nics)[BB_NICS_TEXT];  /* [size] names of the NICs near each rank's GPU */
     char source[BB_HEALTH_SOURCE];
     struct bb_health_inventory *first; /* counters at the inventory; NULL: not run */
@@ -338,6 +340,7 @@ static int save_values(struct run *r, enum bb_health_test test, const int *partn
 enum {
     NODE_OF = BB_JOURNAL_COMMAND, /* arg: rank; int[ranks] */
     HOSTS,                        /* hosts of the nodes */
+    SLURM,                        /* their names for Slurm */
     DOMAINS,                      /* int[nodes], by NVML */
     FINDING,   /* of the inventory; arg: 1: about a node that leaves the run; struct bb_health_finding */
     INVENTORY, /* text of the JSON; only of rank 0 */
@@ -468,6 +471,9 @@ static void read_record(struct run *r, const struct bb_journal_record *record, s
         r->health.nodes = (int)(record->bytes / sizeof *r->hosts);
         if (!r->left) /* the hosts are recorded again after each restart */
             BB_NEW(r->left, r->health.nodes);
+    } else if (record->kind == SLURM) {
+        free(r->slurm);
+        r->slurm = copy_of(record);
     } else if (record->kind == DOMAINS) {
         r->health.domain_of = r->domain_of = copy_of(record);
     } else if (record->kind == FINDING) {
@@ -616,6 +622,31 @@ static int check_ranks_per_node(const struct run *r, const int *n)
                       n[least], start, others);
     free(start);
     free(others);
+    return rc;
+}
+
+/* Finds the names of the nodes for Slurm, before nodes are lost. */
+static int name_for_slurm(struct run *r)
+{
+    const struct bb_world *w = &r->session.world;
+    const char *name = getenv("SLURMD_NODENAME");
+    char own[BB_HOST_TEXT] = "", (*all)[BB_HOST_TEXT], (*given)[BB_HOST_TEXT];
+    int rc;
+
+    BB_NEW(given, w->nodes);
+    BB_NEW(r->slurm, w->nodes);
+    snprintf(own, sizeof own, "%s", name ? name : "");
+    bb_machine_clean_host(own);
+    all = bb_world_gather(&r->session.world, own, sizeof own, &rc);
+    TRY(rc);
+    for (int rank = 0; rank < w->size; rank++)
+        memcpy(given[w->node_of[rank]], all[rank], sizeof own);
+    memcpy(r->slurm, r->hosts, (size_t)w->nodes * sizeof *r->slurm);
+    bb_nodes_name_for_slurm((const char(*)[BB_HOST_TEXT])given, r->slurm, w->nodes);
+    record(r, SLURM, 0, r->slurm, (size_t)w->nodes * sizeof *r->slurm);
+out:
+    free(all);
+    free(given);
     return rc;
 }
 
@@ -870,7 +901,10 @@ static int run_health(struct run *r, int argc, char **argv)
     TRY(find_nics(r));
     if (!s->world.restarted)
         TRY(find_domains(r));
+    if (!r->slurm)
+        TRY(name_for_slurm(r));
     r->report.hosts = r->hosts;
+    r->report.slurm = r->slurm;
     r->tables.nodes = r->health.nodes;
     r->tables.gpus = r->health.gpus;
     if (s->world.rank == 0) {
@@ -939,6 +973,7 @@ int bb_health_rank_main(const struct bb_opts *set, bb_forecast *forecast, int ar
     free(r.gpu_of);
     free(r.domain_of);
     free(r.hosts);
+    free(r.slurm);
     free(r.nics);
     free(r.past);
     free(r.lost);

@@ -41,7 +41,8 @@ static const struct bb_opt option_rows[] = {
                "--save-baseline",
                .everyday = true),
     OPT_FLAG(0, "drain", FIELD(drain),
-             "print a line for scontrol for each failed node, with --quiet only these; nothing is executed",
+             "print a line for scontrol for each failed node, with --quiet only these; nothing is executed; the node's "
+             "name is SLURMD_NODENAME of a Slurm job, or else its host name without the domain",
              .everyday = true),
     OPT_OUTPUT(0, "save-baseline", FIELD(baseline),
                "as --json, for --expect FILE and busbar compare; prints a warning if this run has findings"),

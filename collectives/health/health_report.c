@@ -752,8 +752,8 @@ static json_t *verdicts_json(const struct bb_health_report *r, const char *unkno
         const char *why = node_reason(r, node, reason), *untested = unknown && *unknown ? unknown : NULL;
 
         json_array_append_new(
-            list, json_pack("{s:i, s:s, s:o, s:s, s:s?}", "node", node, "host", host_of(r, node), "domain",
-                            domain_json(r->health, node), "level",
+            list, json_pack("{s:i, s:s, s:s, s:o, s:s, s:s?}", "node", node, "host", host_of(r, node), "slurm_node",
+                            r->slurm[node], "domain", domain_json(r->health, node), "level",
                             bb_health_level_name(unknown && level == BB_HEALTH_OK ? BB_HEALTH_UNKNOWN : level),
                             "reason", why ? why : untested));
     }

@@ -17,6 +17,7 @@ struct bb_health_report {
     const struct bb_health_options *options;
     struct bb_health *health;
     char (*hosts)[BB_HOST_TEXT];     /* [nodes] */
+    char (*slurm)[BB_HOST_TEXT];     /* [nodes] their names for Slurm */
     char (*nics)[BB_NICS_TEXT];      /* [ranks] names of the NICs near each GPU, "": unknown; NULL: likewise */
     struct bb_health_matrix *matrix; /* filled on rank 0; printed with --full */
     const char *source;              /* of the expectations; "": unknown */

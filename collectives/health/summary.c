@@ -123,7 +123,7 @@ void bb_health_print_drain(const json_t *root, FILE *out)
 
         for (char *c = reason; (c = strpbrk(c, "\"\\$`")); c++)
             *c = '\'';
-        fprintf(out, "scontrol update nodename=%s state=drain reason=\"busbar: %s\"\n", text_of(verdict, "host"),
+        fprintf(out, "scontrol update nodename=%s state=drain reason=\"busbar: %s\"\n", text_of(verdict, "slurm_node"),
                 reason);
         free(reason);
         any = true;
@@ -627,8 +627,8 @@ static void print_command(const json_t *root, const char *stage)
     putchar('\n');
 }
 
-/* Prints the hosts with this level, and for mpirun the number of processes of each. */
-static void print_hosts(const json_t *root, bool is_failed, int processes)
+/* Prints the nodes that have failed or not, and for mpirun the number of processes of each. key: of their names */
+static void print_hosts(const json_t *root, const char *key, bool is_failed, int processes)
 {
     const json_t *verdict;
     const char *before = "";
@@ -637,7 +637,7 @@ static void print_hosts(const json_t *root, bool is_failed, int processes)
     json_array_foreach(json_object_get(root, "verdicts"), i,
                        verdict) if (has_level(verdict, BB_HEALTH_FAIL) == is_failed)
     {
-        printf("%s%s", before, text_of(verdict, "host"));
+        printf("%s%s", before, text_of(verdict, key));
         if (processes > 0)
             printf(":%d", processes);
         before = ",";
@@ -657,11 +657,11 @@ static void print_continuation(const json_t *root, const char *stage)
         return;
     if (bb_mpirun_started_us()) {
         printf("# continue: %s -n %d %s ", bb_mpirun(), left * each, bb_mpirun_hosts());
-        print_hosts(root, false, each);
+        print_hosts(root, "host", false, each);
         bb_mpirun_print_options("health", bb_quote, stdout);
     } else if (getenv("SLURM_PROCID")) {
         printf("# continue: srun --exclude=");
-        print_hosts(root, true, 0);
+        print_hosts(root, "slurm_node", true, 0);
         printf(" -N %d -n %d", left, left * each);
     } else {
         return;

@@ -6,7 +6,7 @@ from conftest import ROOT
 
 TABLE = (ROOT / "bootstrap/base/environment.def").read_text()
 READ = dict(re.findall(r'^READ\((\w+),\s+"(.*)"\)$', TABLE, re.M))
-OF_LAUNCHERS = ("OMPI_", "PMIX_", "PMI_", "MPI_LOCAL", "SLURM_")
+OF_LAUNCHERS = ("OMPI_", "PMIX_", "PMI_", "MPI_LOCAL", "SLURM_", "SLURMD_")
 
 
 def sources(*folders):

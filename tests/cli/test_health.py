@@ -74,7 +74,7 @@ def test_missing_gpus_are_named(busbar, tmp_path):
     def fails(root, lines, error, tested=True, more="; see nvidia-smi -L, dmesg (Xid)", lost=LOST_GPU):
         assert root["status"] == "below threshold" and [v["level"] for v in root["verdicts"]] == ["fail"] and not root["shared_gpu"]
         assert [f["reason"] for f in root["findings"]] == [root["reason"].split(": ", 1)[1]] == [lost + more]
-        assert f'scontrol update nodename={root["verdicts"][0]["host"]} state=drain reason="busbar: {lost}"' in lines and root["reason"] in error
+        assert f'scontrol update nodename={root["verdicts"][0]["slurm_node"]} state=drain reason="busbar: {lost}"' in lines and root["reason"] in error
         metrics, (failure,) = (tmp_path / "m.prom").read_text(), ET.parse(tmp_path / "r.xml").iter("failure")
         assert 'busbar_run_success{command="health",gpus="emulated"} 0' in metrics and re.search(r'check="node .*"\} 2', metrics) and lost in failure.get("message")
         assert bool(root["results"]) == tested and len(lines) <= 25
@@ -1065,6 +1065,18 @@ def test_all_processes_of_a_node_are_killed(busbar, tmp_path, recovery):
     assert root["status"] == ("below threshold" if recovery else "timeout") and ("# continue: " in stdout) != recovery, stdout + stderr
     assert [(f["stage"], re.sub("rank [23]", "rank", f["reason"])) for f in root["findings"]] == [("soak", "rank and 1 more were lost in stage soak")]
     assert all(row["rounds"] >= 2 or row.get("before_loss") for row in root["soak"]) and bool(root["soak"]) == recovery
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_slurm_gets_its_own_names_of_nodes(busbar, tmp_path, lost):
+    """Of a node that is slow, or lost, whose ranks do not take part in the restarted run."""
+    program = [busbar.build / "busbar-emulated", "health", "--quick", "--drain", "--only", "pairs", "--json", tmp_path / "r.json"]
+    parts = [(":", "-n", 2, "env", f"SLURMD_NODENAME=rack7-gpu{node}", *program) for node in range(4)]
+    env = {"EMU_FAULT": "die:rank=4,call=3,name=ncclCommSplit"} if lost else {"EMU_SLOW": "link=node2-nic0:0.5"}
+    done = busbar.run_program(busbar.mpirun, *sum(parts, ())[1:], env={"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_NODES": "4", **env})
+    verdicts = json.loads((tmp_path / "r.json").read_text())["verdicts"]
+    assert [(v["slurm_node"], v["host"][-6:], v["level"] == "fail") for v in verdicts] == [(f"rack7-gpu{n}", f"-node{n}", n == 2) for n in range(4)], done.stderr
+    assert re.findall("(?m)^scontrol update nodename=(\\S+) ", done.stdout) == ["rack7-gpu2"], done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("env,status,nodes", [({"EMU_FAULT": "", "EMU_SLOW": "link=node2-nic0:0.5"}, 5, ["2"]), ({}, 4, ["0"]), ({"EMU_FAULT": ""}, 0, [])])

@@ -2,6 +2,7 @@
 #include "bootstrap/world/nodes.h"
 #include "tests/check.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -51,6 +52,34 @@ static void host_has_no_characters_of_a_shell(void **state)
     assert_string_equal(host, "a_b__x__id____1_-n_0.De");
 }
 
+/* A node that Slurm calls n1 has the host name gpu1.example.com; mpiexec of MPICH may copy n1 to all nodes. */
+static void name_for_slurm_is_that_of_its_daemon_or_without_domain(void **state)
+{
+    static const struct {
+        const char *given[2], *hosts[2], *names[2];
+    } cases[] = {
+        {{"n1", "n2"}, {"gpu1.example.com", "gpu2.example.com"}, {"n1", "n2"}},
+        {{"", ""}, {"gpu1.example.com", "gpu2"}, {"gpu1", "gpu2"}},
+        {{"n1", "n1"}, {"gpu1.example.com", "gpu2.example.com"}, {"gpu1", "gpu2"}},
+        {{"n1", ""}, {"gpu1", "gpu2"}, {"gpu1", "gpu2"}},
+        {{"", ""}, {"gpu1.rack1", "gpu1.rack2"}, {"gpu1.rack1", "gpu1.rack2"}},
+        {{"", ""}, {"10.0.0.1", "10.0.0.2"}, {"10.0.0.1", "10.0.0.2"}},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char given[2][BB_HOST_TEXT] = {""}, names[2][BB_HOST_TEXT];
+
+        for (int k = 0; k < 2; k++) {
+            snprintf(given[k], sizeof given[k], "%s", cases[i].given[k]);
+            snprintf(names[k], sizeof names[k], "%s", cases[i].hosts[k]);
+        }
+        bb_nodes_name_for_slurm((const char(*)[BB_HOST_TEXT])given, names, 2);
+        for (int k = 0; k < 2; k++)
+            assert_string_equal(names[k], cases[i].names[k]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -58,6 +87,7 @@ int main(void)
         cmocka_unit_test(compares_host_names_in_full_length),
         cmocka_unit_test(finds_the_name_of_this_machine),
         cmocka_unit_test(host_has_no_characters_of_a_shell),
+        cmocka_unit_test(name_for_slurm_is_that_of_its_daemon_or_without_domain),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -625,6 +625,24 @@ static int check_ranks_per_node(const struct run *r, const int *n)
     return rc;
 }
 
+/* Prints why the ranks have no GPUs of their own: with MIG instances they count as shared, whether they are of one GPU or not. */
+static int reject_shared_gpu(const struct run *r)
+{
+    const struct bb_session *s = &r->session;
+    int rank = 0;
+
+    if (s->common->share_gpu || !s->share_env_set)
+        return BB_WORLD_ERR(&s->world, BB_EUSAGE, "health requires a GPU for each rank, but ranks share a GPU");
+    while (rank < s->world.size && !s->devices[rank].no_gpu[0])
+        rank++;
+    if (rank < s->world.size)
+        return BB_WORLD_ERR(&s->world, BB_EUSAGE, "health requires a GPU for each rank, but rank %d (%s) has none: %s",
+                            rank, s->world.hosts[rank], s->devices[rank].no_gpu);
+    return BB_WORLD_ERR(&s->world, BB_EUSAGE,
+                        "health requires a whole GPU for each rank, but CUDA_VISIBLE_DEVICES names MIG instances; try: "
+                        "numbers or UUIDs of GPUs without MIG");
+}
+
 /* Finds the names of the nodes for Slurm, before nodes are lost. */
 static int name_for_slurm(struct run *r)
 {
@@ -667,7 +685,7 @@ static int make_nodes(struct run *r)
     }
     rc = check_ranks_per_node(r, n);
     if (rc == 0 && r->session.shared_gpu)
-        rc = BB_WORLD_ERR(w, BB_EUSAGE, "health requires a GPU for each rank, but ranks share a GPU");
+        rc = reject_shared_gpu(r);
     r->health.nodes = w->nodes;
     r->health.gpus = n[0];
     if (rc == 0 && !measures(r) && !bb_health_has(&r->options, "inventory"))

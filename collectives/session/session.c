@@ -137,7 +137,7 @@ static int resolve_sharing(struct bb_session *s)
 
     TRY(bb_world_any(w, &s->share_env_set));
     s->shared_gpu = !bb_session_is_short(s, -1) && bb_device_shared(s->devices, w->node_of, w->size);
-    if (s->share_env_set && !s->shared_gpu && w->rank == 0)
+    if (s->share_env_set && !s->shared_gpu && !bb_session_is_short(s, -1) && w->rank == 0)
         bb_warn("each rank has its own GPU, but %s",
                 s->common->share_gpu ? "--share-gpu makes NCCL use sockets between them: omit --share-gpu"
                                      : "NCCL uses sockets between them, because they use MIG instances");

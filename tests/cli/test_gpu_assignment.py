@@ -94,6 +94,21 @@ def test_mig_instances_of_one_gpu_need_no_setenv(busbar, tmp_path):
     assert environment["NCCL_PROTO"] == "LL" and not any("LATE" in name for name in environment)
 
 
+@pytest.mark.parametrize("second,devices,text", [
+    (0, None, "but CUDA_VISIBLE_DEVICES names MIG instances; try: numbers or UUIDs of GPUs without MIG\n"),
+    (1, None, "but CUDA_VISIBLE_DEVICES names MIG instances; try: numbers or UUIDs of GPUs without MIG\n"),
+    (1, 0, " has none: no CUDA-capable device is detected\n")])
+def test_health_names_mig_instances(busbar, second, devices, text):
+    """Of one GPU, of two, and with a rank whose driver is down. Ranks with MIG instances of two GPUs do not share one."""
+    uuids = uuids_of(busbar, 2)
+    parts = [(":", "-n", 1, "env", f"CUDA_VISIBLE_DEVICES=MIG-{uuid}/{instance}/0", *((f"EMU_DEVICES={devices}",) if rank == 0 and devices is not None else ()),
+              busbar.build / "busbar-emulated", "health", "--quick", "--only", "gpu")
+             for rank, (uuid, instance) in enumerate(((uuids[0], 1), (uuids[second], 2)))]
+    done = busbar.run_program(busbar.mpirun, *sum(parts, ())[1:], env={"EMU_MIG": "3", "EMU_DATA": "off"})
+    assert done.returncode == 2 and text in done.stderr, done.stderr
+    assert "ranks share" not in done.stderr and ("each rank has its own GPU" in done.stderr) == (second == 1 and devices is None), done.stderr
+
+
 def test_mig_instances_of_one_gpu_count_as_shared_gpu(busbar, tmp_path):
     path, (uuid, *_) = tmp_path / "r.json", uuids_of(busbar, 2)
     done = start(busbar, 2, f"MIG-{uuid}/$(({LOCAL} + 1))/0", "--json", path, env={"EMU_MIG": "2"})

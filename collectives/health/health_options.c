@@ -305,14 +305,16 @@ static struct bb_machine_facts facts_of(const struct bb_health *h, struct bb_mac
     return facts;
 }
 
-static void read_tiers(struct bb_health *h, const json_t *predicted)
+/* Reads the leaf switches and pods of a prediction, or of an earlier result. domain_nodes: number of nodes of the job in one of the
+ * profile */
+static void read_tiers(struct bb_health *h, const json_t *root, int domain_nodes)
 {
-    const json_t *tiers = json_object_get(predicted, "tiers");
+    const json_t *tiers = json_object_get(root, "tiers");
 
     for (size_t i = 0; i < sizeof h->tiers / sizeof *h->tiers && i < json_array_size(tiers); i++) {
         const json_t *tier = json_array_get(tiers, i);
 
-        h->tiers[i].nodes = h->domain_nodes * (int)json_integer_value(json_object_get(tier, "nodes"));
+        h->tiers[i].nodes = domain_nodes * (int)json_integer_value(json_object_get(tier, "nodes"));
         h->tiers[i].oversubscription = json_real_value(json_object_get(tier, "oversubscription"));
     }
 }
@@ -346,7 +348,7 @@ static int predict(struct bb_health *h, const struct bb_health_options *o, bb_fo
         *value = json_number_value(rate);
     h->domain_nodes = (int)json_integer_value(json_object_get(predicted, "domain_nodes"));
     if (is_of_pairs(test))
-        read_tiers(h, predicted);
+        read_tiers(h, predicted, h->domain_nodes);
     h->node_gpus = (int)json_integer_value(json_object_get(predicted, "node_gpus"));
     h->node_nics = (int)json_integer_value(json_object_get(predicted, "node_nics"));
     h->node_gpus_source = strcmp(o->expect, "auto") == 0 ? BB_HEALTH_RECOGNISED : BB_HEALTH_NAMED;
@@ -431,6 +433,14 @@ static void read_domains(const struct bb_health *h, struct baseline *b)
     b->is_domain = b->domain_nodes == 0 && bb_health_domain_nodes(h) > 1;
 }
 
+/* Returns the median of a test without other traffic on shared uplinks. */
+static double unloaded_median(const json_t *test)
+{
+    const double share = json_number_value(json_object_get(test, "uplink_share"));
+
+    return json_number_value(json_object_get(test, "median")) / (share > 0 ? share : 1);
+}
+
 /* Takes the median of pairs of nodes: NVLink connects all of them if they are in one domain. */
 static void take_pairs(struct bb_health *h, const json_t *test, const struct baseline *b)
 {
@@ -444,7 +454,7 @@ static void take_pairs(struct bb_health *h, const json_t *test, const struct bas
     if (is_domain)
         h->expected[BB_HEALTH_PAIRS] = h->inside;
     else if (json_is_number(between))
-        h->expected[BB_HEALTH_PAIRS] = json_number_value(between);
+        h->expected[BB_HEALTH_PAIRS] = unloaded_median(test);
 }
 
 /* Takes the median of a test of an earlier result as expectation. Returns 0, or -BB_EUSAGE if no run can have it. */
@@ -466,7 +476,7 @@ static int take_median(struct bb_health *h, const json_t *test, const struct bas
                  (t < BB_HEALTH_BISECTION ||
                   (has_same_domains &&
                    bb_health_baseline_nodes(b->root, (enum bb_health_test)t) == bb_health_active(h))))
-            h->expected[t] = json_number_value(median);
+            h->expected[t] = unloaded_median(test);
     return json_is_number(median) && !(json_number_value(median) > 0) ? -BB_EUSAGE : 0;
 }
 
@@ -576,6 +586,7 @@ static int expect_baseline(struct bb_health *h, const struct bb_health_options *
                       in_mib ? "M" : "");
     b.gpus = (int)(ranks / nodes);
     read_domains(h, &b);
+    read_tiers(h, root, 1);
     json_array_foreach(tests, i, test)
     {
         if (take_median(h, test, &b))

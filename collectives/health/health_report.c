@@ -769,10 +769,11 @@ static json_t *tests_json(const struct bb_health_report *r)
             const bool inside = test == BB_HEALTH_PAIRS && isfinite(r->health->inside_median);
 
             json_array_append_new(
-                list, json_pack("{s:s, s:s, s:s, s:f, s:o, s:o, s:o, s:o}", "stage", bb_health_tests[test].stage,
+                list, json_pack("{s:s, s:s, s:s, s:f, s:o, s:o, s:o, s:o, s:o}", "stage", bb_health_tests[test].stage,
                                 "test", bb_health_tests[test].name, "unit", bb_health_tests[test].unit, "planned_s",
                                 planned_s(r, test), "median", bb_json_real(r->health->median[test]), "expected",
-                                bb_json_real(r->health->expected[test] * r->health->share[test]), "domain_median",
+                                bb_json_real(r->health->expected[test] * r->health->share[test]), "uplink_share",
+                                bb_json_real(r->health->share[test]), "domain_median",
                                 inside ? json_real(r->health->inside_median) : json_null(), "domain_expected",
                                 inside ? bb_json_real(r->health->inside) : json_null()));
         }
@@ -867,16 +868,28 @@ static int node_gpus(const struct bb_health_report *r)
     return is_known ? d->node_gpus : MAX(r->health->node_gpus, d->emulated ? 0 : d->node_gpus);
 }
 
+static json_t *tiers_json(const struct bb_health *h)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < sizeof h->tiers / sizeof *h->tiers; i++)
+        if (h->tiers[i].nodes > 0)
+            json_array_append_new(list, json_pack("{s:i, s:f}", "nodes", h->tiers[i].nodes, "oversubscription",
+                                                  h->tiers[i].oversubscription));
+    return list;
+}
+
 static json_t *fields_json(const struct bb_health_report *r, const char *stage)
 {
     const char *unknown = why_unknown(r, stage);
 
     bb_health_sort(r->health);
-    return json_pack("{s:s?, s:s?, s:o, s:O, s:o, s:o, s:o, s:o, s:o, s:{s:i, s:i}, s:{s:i, s:o}}", "stage", stage,
-                     "expected_by", r->source[0] ? r->source : NULL, "missing_hosts", missing_hosts(r), "inventory",
-                     r->inventory, "tests", tests_json(r), "soak", bb_health_soak_json(r), "verdicts",
-                     verdicts_json(r, unknown), "findings", findings_json(r), "checks", checks_json(r, unknown),
-                     "paths", "tested", bb_health_matrix_pairs(r->matrix, r->health->nodes), "total",
+    return json_pack("{s:s?, s:s?, s:o, s:o, s:O, s:o, s:o, s:o, s:o, s:o, s:{s:i, s:i}, s:{s:i, s:o}}", "stage", stage,
+                     "expected_by", r->source[0] ? r->source : NULL, "missing_hosts", missing_hosts(r), "tiers",
+                     tiers_json(r->health), "inventory", r->inventory, "tests", tests_json(r), "soak",
+                     bb_health_soak_json(r), "verdicts", verdicts_json(r, unknown), "findings", findings_json(r),
+                     "checks", checks_json(r, unknown), "paths", "tested",
+                     bb_health_matrix_pairs(r->matrix, r->health->nodes), "total",
                      r->health->nodes * (r->health->nodes - 1) / 2, "node_gpus", "tested", r->health->gpus, "total",
                      node_gpus(r) > 0 ? json_integer(node_gpus(r)) : json_null());
 }

@@ -386,6 +386,16 @@ def test_uplinks_of_leaves_include_nics_of_gpus_that_the_job_does_not_use(busbar
     assert seen == found and min(values) / max(values) == pytest.approx(part, rel=0.02) and "wrong profile" not in done.stdout, done.stdout
 
 
+@pytest.mark.parametrize("slow, found", [("", set()), ("link=leaf1:0.5", {("fail", "leaf", 2, None)})])
+def test_baseline_has_the_oversubscription_of_leaves(busbar, tmp_path, leaves, slow, found):
+    """Pairs in a leaf are twice as fast as others, in the baseline and later."""
+    env = {"EMU_CLUSTER": str(leaves(2, nodes=2))}
+    health(busbar, tmp_path, "--from", "pairs", ranks=16, nodes=8, **env)
+    (tmp_path / "r.json").rename(tmp_path / "b.json")
+    _, seen, done = health(busbar, tmp_path, "--from", "pairs", "--expect", tmp_path / "b.json", ranks=16, nodes=8, slow=slow, status=5 if slow else 0, **env)
+    assert seen == found and "wrong baseline" not in done.stdout, done.stdout
+
+
 @pytest.mark.parametrize("slow, value", [("", 12.1), ("link=leaf1:0.5", 6.05)])
 def test_bisection_is_the_cut_with_the_least_bandwidth(busbar, tmp_path, slow, value):
     """Two leaves of 4 nodes at 4:1: each pair of nodes of both halves has a quarter of a NIC of 48.5 GB/s. Quarters are in one leaf."""

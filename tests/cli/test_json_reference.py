@@ -60,7 +60,8 @@ RUNS = {
     "`busbar.health/1`": [("health --quick --only soak --soak 2s", 4, {"EMU_DATA": "off", "EMU_NODES": "2",
                                                                        "EMU_FAULT": "die:rank=2,call=40,name=cublasLtMatmul"}),
                           ("health --quick --soak 1ms", 4, {"EMU_DATA": "off", "EMU_NODES": "2", "EMU_SLOW": "link=node1-nic0:0.5", **NVML,
-                                                              "NVML_STUB_PCIE_REPLAYS": "3+5"})],
+                                                              "NVML_STUB_PCIE_REPLAYS": "3+5"}),
+                          ("health --quick --only bisection", 2, {"EMU_DATA": "off", "EMU_NODES": "2", "EMU_CLUSTER": "leaves.json"})],
     "`busbar.compare/1`": [("compare {a} {b} --threshold 50", 0, {}), ("compare {a} {p}", 0, {}), ("compare {s} {q}", 0, {}), ("compare {h} {i}", 0, {})],
     "`busbar.compare/1`: several files": [("compare {a} {b} {p}", 0, {}), ("compare {q} {q}", 0, {})],
     "`busbar.calibration/1`": [
@@ -129,6 +130,8 @@ def inputs(busbar, tmp_path):
             assert busbar.run("plan", *step, "--ranks", 2, "--cluster", H100, "--json", tmp_path / "q.json", emulated=False).returncode == 0
         four_per_node = json.loads(H100.read_text()) | {"gpus_per_node": 4}
         (tmp_path / "four_per_node.json").write_text(json.dumps(four_per_node))
+        leaves = json.loads(H100.read_text()) | {"fabric": {"nodes_per_leaf": 1, "leaf_oversubscription": 2}}
+        (tmp_path / "leaves.json").write_text(json.dumps(leaves))
         (tmp_path / "study.json").write_text('{"command": "plan gpt2_large", "ranks": 8, "options": {"layers": 12, "stages": [1, 4]}}')
         return args.format(before=tmp_path / "before.json", a=tmp_path / "a.json", b=tmp_path / "b.json", p=tmp_path / "p.json",
                            c=tmp_path / "c.json",

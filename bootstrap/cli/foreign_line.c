@@ -6,6 +6,7 @@
 #include "bootstrap/base/units.h"
 
 #include <ctype.h>
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -42,6 +43,7 @@ struct line {
     struct fragment *fragments;
     struct note *notes;
     size_t n_items, n_fragments, n_notes;
+    json_t *model; /* the file for --model; NULL: the line has a model, or no shape of one */
 };
 
 /* ---- reading ---- */
@@ -524,15 +526,40 @@ static bool add_cluster(struct line *l)
     return needs;
 }
 
+/* Returns whether the line has an option that only Megatron-LM and tools on top of it have. is_script: spelled as
+ * Megatron-LM's own scripts do. */
+static bool is_megatron(const struct line *l, bool is_script)
+{
+    static const struct bb_foreign_name names[] = {
+        {.name = "tensor-model-parallel-size pipeline-model-parallel-size expert-model-parallel-size "
+                 "expert-tensor-parallel-size num-layers-per-virtual-pipeline-stage pipeline-model-parallel-layout "
+                 "use-distributed-optimizer num-distributed-optimizer-instances use-mcore-models transformer-impl "
+                 "train-iters lr-decay-iters lr-decay-style lr-warmup-fraction init-method-std tokenizer-type "
+                 "rampup-batch-size recompute-granularity recompute-method moe-token-dispatcher-type moe-grouped-gemm "
+                 "max-position-embeddings swiglu squared-relu normalization position-embedding-type rotary-percent "
+                 "group-query-attention num-query-groups kv-channels qk-layernorm ffn-hidden-size "
+                 "untie-embeddings-and-output-weights disable-bias-linear add-qkv-bias multi-latent-attention "
+                 "make-vocab-size-divisible-by moe-router-topk moe-ffn-hidden-size moe-layer-freq "
+                 "moe-shared-expert-intermediate-size accumulate-allreduce-grads-in-fp32"},
+        {.name = NULL}};
+
+    for (size_t i = 0; i < l->n_items; i++) {
+        const struct item *item = &l->items[i];
+        const bool is_typed = item->typed[0] == '-' && !memchr(item->name, '_', item->length);
+
+        if (item->row && (is_typed || !is_script) && bb_foreign_find(names, item->name, item->length))
+            return true;
+    }
+    return false;
+}
+
 /* Megatron-LM reduces gradients after the backward pass, unless it gets --overlap-grad-reduce. */
 static void add_overlap(struct line *l, bool has_cluster)
 {
-    static const char names[] = "tensor-model-parallel-size pipeline-model-parallel-size use-distributed-optimizer";
-    const struct item *megatron = find_item(l, names);
     const bool forecast = has_cluster && !*value_of(l, "--software");
     size_t at;
 
-    if (!megatron || !megatron->row || megatron->typed[0] != '-' || memchr(megatron->name, '_', megatron->length) ||
+    if (!is_megatron(l, true) ||
         find_item(l, "overlap-grad-reduce overlap-param-gather no-overlap use-megatron-fsdp use-torch-fsdp2 dp-sync") ||
         !bb_opts_find(l->set, 0, "no-overlap", 10, &at))
         return;
@@ -541,8 +568,149 @@ static void add_overlap(struct line *l, bool has_cluster)
              "--no-overlap: Megatron-LM overlaps reductions of gradients only with --overlap-grad-reduce");
 }
 
+/* ---- the model's file ---- */
+
+static json_int_t number_at(const json_t *keys, const char *key)
+{
+    return json_integer_value(json_object_get(keys, key));
+}
+
+static void set_default(json_t *keys, const char *key, json_t *value)
+{
+    if (json_object_get(keys, key))
+        json_decref(value);
+    else
+        json_object_set_new(keys, key, value);
+}
+
+/* Skips "[0]*3" at the begin of a text, for the digit 0, and returns the number; 0: another text. */
+static long skip_repeated(const char **text, char digit)
+{
+    const char start[] = {'[', digit, ']', '\0'};
+    char *end = (char *)*text + 3;
+    long n = 1;
+
+    if (!bb_begins_with(*text, start))
+        return 0;
+    if (*end == '*')
+        n = strtol(end + 1, &end, 10);
+    *text = end;
+    return n;
+}
+
+/* Sets first_k_dense_replace from the pattern of --moe-layer-freq: "([0]*3+[1]*58)". Returns false for other patterns. */
+static bool set_dense_layers(json_t *keys, const char *pattern)
+{
+    const char *at = pattern + (*pattern == '(');
+    const long dense = skip_repeated(&at, '0');
+
+    at += dense > 0 && *at == '+';
+    if (skip_repeated(&at, '1') < 1 || dense < 0 || strcmp(at, *pattern == '(' ? ")" : "") != 0)
+        return false;
+    json_object_set_new(keys, "first_k_dense_replace", json_integer(dense));
+    return true;
+}
+
+/* Sets the key of an option (bb_foreign_name.values). A switch does not replace the value of another option. Returns false
+ * without a valid value. */
+static bool set_key(json_t *keys, const struct item *item)
+{
+    const char *rule = item->row->values, *rest = rule + strcspn(rule, " "), *value = item->value;
+    const bool is_switch = *rest && !strchr(rest, '=');
+    char *key = bb_format("%.*s", (int)(rest - rule), rule), text[BB_FOREIGN_VALUE];
+    json_t *json;
+    bool is_set = true;
+
+    if (is_switch)
+        value = rest + 1;
+    else if (value && *rest)
+        value = bb_foreign_convert(rest + 1, value, text);
+    json = value ? json_loads(value, JSON_DECODE_ANY, NULL) : NULL;
+    if (strcmp(rule, "moe_layer_freq") == 0 && value && !json_is_integer(json))
+        is_set = set_dense_layers(keys, value);
+    else if (is_switch && !is_off(item->value))
+        set_default(keys, key, json_incref(json));
+    else if (!is_switch && (*rest ? json_is_boolean(json) : json_is_number(json)))
+        json_object_set(keys, key, json);
+    else
+        is_set = is_switch;
+    json_decref(json);
+    free(key);
+    return is_set;
+}
+
+/* Megatron-LM pads the vocabulary so that tp divides it. */
+static void pad_vocabulary(const struct line *l, json_t *keys)
+{
+    const struct item *multiple = find_item(l, "make-vocab-size-divisible-by");
+    const long given = multiple ? read_number(multiple->value) : 0;
+    const json_int_t vocab = number_at(keys, "vocab_size"), step = (given > 0 ? given : 128) * degree(l, "--tp");
+
+    if (vocab > 0)
+        json_object_set_new(keys, "vocab_size", json_integer((vocab + step - 1) / step * step));
+}
+
+/* Completes the keys by Megatron-LM's defaults and dependencies between options. */
+static void complete_megatron(const struct line *l, json_t *keys)
+{
+    static const char *const latent[] = {"q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim",
+                                         "v_head_dim"};
+    static const char *const usual[] = {"layer_norm", "learned_positions", "add_bias_linear", "tie_word_embeddings"};
+    const bool is_latent = find_item(l, "multi-latent-attention");
+    const long sequence = read_number(value_of(l, "--seq-length"));
+
+    for (size_t i = 0; i < sizeof(latent) / sizeof(*latent) && !is_latent; i++)
+        json_object_del(keys, latent[i]);
+    for (size_t i = 0; i < sizeof(usual) / sizeof(*usual); i++)
+        set_default(keys, usual[i], json_true());
+    set_default(keys, "swiglu", json_false());
+    set_default(keys, "add_qkv_bias",
+                json_boolean(!is_latent && json_is_true(json_object_get(keys, "add_bias_linear"))));
+    if (sequence > 0)
+        set_default(keys, "max_position_embeddings", json_integer(sequence));
+    if (json_object_get(keys, "num_experts"))
+        set_default(keys, "num_experts_per_tok", json_integer(2));
+    pad_vocabulary(l, keys);
+}
+
+/* Returns the model's shape as keys of config.json, owned by the caller, with the defaults of Megatron-LM: the MLP has two
+ * matrices of 4 times the hidden size, with SwiGLU three of 8/3 times. NULL: the line has no shape. */
+static json_t *make_model(struct line *l)
+{
+    static const char *const shapes[] = {"hidden_size", "intermediate_size", "vocab_size", "num_attention_heads",
+                                         "num_experts"};
+    const bool megatron = is_megatron(l, false);
+    const long layers = read_number(value_of(l, "--layers"));
+    json_t *keys = json_pack("{s:s}", "model_type", megatron ? "megatron" : "llama");
+    json_int_t width;
+    bool any = false;
+
+    for (size_t i = 0; i < l->n_items; i++) {
+        const struct item *item = &l->items[i];
+
+        if (item->row && !item->row->ours && item->row->values && !set_key(keys, item))
+            add_note(l, "by hand", item, "the model file does not contain it");
+    }
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(*shapes); i++)
+        any |= json_object_get(keys, shapes[i]) != NULL;
+    width = number_at(keys, "hidden_size");
+    if (layers > 0)
+        json_object_set_new(keys, "num_hidden_layers", json_integer(layers));
+    if (megatron)
+        complete_megatron(l, keys);
+    else if (json_object_get(keys, "num_experts"))
+        json_object_set_new(keys, "model_type", json_string("mixtral"));
+    if (width > 0)
+        set_default(keys, "intermediate_size",
+                    json_integer(json_is_false(json_object_get(keys, "swiglu")) ? width * 4 : width * 8 / 3 / 64 * 64));
+    if (!any)
+        json_decref(keys);
+    return any ? keys : NULL;
+}
+
 static void translate_line(struct line *l)
 {
+    l->model = *value_of(l, "--model") ? NULL : make_model(l);
     for (size_t i = 0; i < l->n_items; i++) {
         const struct item *item = &l->items[i];
 
@@ -556,7 +724,7 @@ static void translate_line(struct line *l)
             add_note(l, "not known", item, "");
         else if (item->row->ours)
             translate_option(l, item);
-        else if (!item->row->values || !item->value || *value_of(l, "--model"))
+        else if (!item->row->values || !l->model)
             add_note(l, "left out", item, item->row->text);
     }
     add_overlap(l, add_cluster(l));
@@ -572,38 +740,6 @@ static bool is_replaced(const struct line *l, size_t i)
             (l->fragments[j].rank > f->rank || (l->fragments[j].rank == f->rank && j > i)))
             return true;
     return false;
-}
-
-/* Writes the model's shape as keys of config.json, with Megatron-LM's defaults: the MLP has two matrices of 4 times the
- * hidden size, with SwiGLU three of 8/3 times, and the embedding is also the output layer. Returns false if the line has no
- * such option. */
-static bool write_model(const struct line *l, FILE *out)
-{
-    const bool gated = find_item(l, "swiglu num-query-groups");
-    const char *layers = value_of(l, "--layers");
-    const struct item *hidden = find_item(l, "hidden-size");
-    const long width = hidden ? read_number(hidden->value) : 0;
-    bool any = false;
-
-    fprintf(out, "{\"model_type\": \"%s\"", gated ? "llama" : "gpt_neox");
-    for (size_t i = 0; i < l->n_items; i++) {
-        const struct item *item = &l->items[i];
-
-        if (item->row && !item->row->ours && item->row->values && item->value) {
-            fprintf(out, ", \"%s\": %s", item->row->values, item->value);
-            any = true;
-        }
-    }
-    if (*layers)
-        fprintf(out, ", \"num_hidden_layers\": %s", layers);
-    if (width > 0 && !find_item(l, "ffn-hidden-size"))
-        fprintf(out, ", \"intermediate_size\": %ld", find_item(l, "swiglu") ? width * 8 / 3 / 64 * 64 : width * 4);
-    fprintf(out, ", \"tie_word_embeddings\": %s",
-            find_item(l, "untie-embeddings-and-output-weights") ? "false" : "true");
-    if (!gated)
-        fprintf(out, ", \"use_parallel_residual\": false");
-    fprintf(out, "}");
-    return any;
 }
 
 /* Prints the notes, one line each, below the error line. */
@@ -622,22 +758,22 @@ static int print_line(const struct line *l, const char *command)
 {
     char *text, *model;
     size_t size;
-    FILE *line = bb_open_text(&text, &size), *keys = bb_open_text(&model, &size);
-    const bool has_model = write_model(l, keys), names_model = has_model && !*value_of(l, "--model");
+    FILE *line = bb_open_text(&text, &size);
     int rc;
 
     for (size_t i = 0; i < l->n_fragments; i++)
         if (!is_replaced(l, i))
             fprintf(line, " %s", l->fragments[i].text);
     bb_close_text(line, &text);
-    bb_close_text(keys, &model);
     rc = bb_err(BB_EUSAGE, "options of another tool; try: busbar %s%s%s", command, text,
-                names_model ? " --model config.json" : "");
-    if (names_model && !bb_err_is_mute())
+                l->model ? " --model config.json" : "");
+    if (l->model && !bb_err_is_mute()) {
+        model = json_dumps(l->model, JSON_PRESERVE_ORDER);
         fprintf(stderr, "  the model is a file, config.json: %s\n", model);
+        free(model);
+    }
     print_notes(l);
     free(text);
-    free(model);
     return rc;
 }
 
@@ -654,6 +790,7 @@ static void free_line(struct line *l)
     free(l->fragments);
     free(l->notes);
     free(l->items);
+    json_decref(l->model);
 }
 
 int bb_opts_reject_foreign_line(const struct bb_opts *set, char **argv)

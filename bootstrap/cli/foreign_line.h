@@ -15,6 +15,12 @@ const struct bb_foreign_name *bb_opts_find_foreign(const struct bb_opts *set, co
 const struct bb_foreign_name *bb_opts_find_value(const struct bb_opts *set, const char *name, size_t length,
                                                  const char *value);
 
+#define BB_FOREIGN_VALUE 64
+
+/* bb_foreign_convert - convert the value of another tool's option by bb_foreign_name.values. Returns the value itself
+ * without a rule that applies, else text. */
+const char *bb_foreign_convert(const char *rule, const char *value, char text[BB_FOREIGN_VALUE]);
+
 /*
  * bb_opts_translate - return busbar's words for an option of another tool, owned by the caller; NULL: none, or its value is
  * not valid.

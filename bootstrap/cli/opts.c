@@ -311,26 +311,23 @@ const struct bb_opt *bb_opts_find(const struct bb_opts *set, int letter, const c
 
 /* ---- options that the command does not have ---- */
 
-enum { FOREIGN_VALUE = 64 };
-
-/* Converts the value of another tool's option by bb_foreign_name.values. Returns the value itself without a rule. */
-static const char *convert_value(const char *rule, const char *value, char text[FOREIGN_VALUE])
+const char *bb_foreign_convert(const char *rule, const char *value, char text[BB_FOREIGN_VALUE])
 {
     const size_t length = strlen(value);
     double divided;
     int number;
 
     if (rule && rule[0] == '/' && bb_parse_double(value, &divided) == 0) {
-        snprintf(text, FOREIGN_VALUE, "%.4g", divided / atoi(rule + 1));
+        snprintf(text, BB_FOREIGN_VALUE, "%.4g", divided / atoi(rule + 1));
         return text;
     }
     if (rule && rule[0] == '*' && bb_parse_int(value, 1, 1 << 20, &number) == 0) {
-        snprintf(text, FOREIGN_VALUE, "%lld", (long long)number * atoi(rule + 1));
+        snprintf(text, BB_FOREIGN_VALUE, "%lld", (long long)number * atoi(rule + 1));
         return text;
     }
     for (const char *at = rule; at && length && (at = strcasestr(at, value)); at += length)
         if ((at == rule || at[-1] == ' ') && at[length] == '=') {
-            snprintf(text, FOREIGN_VALUE, "%.*s", (int)strcspn(at + length + 1, " "), at + length + 1);
+            snprintf(text, BB_FOREIGN_VALUE, "%.*s", (int)strcspn(at + length + 1, " "), at + length + 1);
             return text;
         }
     return value;
@@ -385,14 +382,14 @@ char *bb_opts_translate(const struct bb_opts *set, const struct bb_foreign_name 
     const struct bb_foreign_name *r = *row, *other;
     const struct bb_opt *opt = NULL;
     const char *example, *converted;
-    char text[FOREIGN_VALUE];
+    char text[BB_FOREIGN_VALUE];
     size_t at;
 
     if (r->ours && strcmp(r->ours, r->text) == 0)
         return bb_format("%s", r->text);
     if (!r->ours || !value)
         return NULL;
-    converted = convert_value(r->values, value, text);
+    converted = bb_foreign_convert(r->values, value, text);
     if (r->ours[0] == '-' && !(opt = bb_opts_find(set, 0, r->ours + 2, strlen(r->ours + 2), &at)) &&
         (other = bb_foreign_find(set->foreign, r->ours + 2, strlen(r->ours + 2))))
         *row = r = other; /* --ranks of plan is mpirun -n of proxy */

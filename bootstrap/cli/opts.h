@@ -157,7 +157,9 @@ struct bb_foreign_name {
     const char *ours;   /* "--tp"; NULL: busbar has no counterpart */
     const char *text;   /* what to type instead: "--tp 8", where 8 is an example; without counterpart: the reason */
     const char *values; /* options: conversion of the user's value: "1=zero1 2=zero2", "*8" or "/8"; "layers": layers
-                           of a chunk, for the number of chunks of a stage; NULL: as it is. Without counterpart: the key of config.json */
+                           of a chunk, for the number of chunks of a stage; NULL: as it is. Without counterpart: the key of
+                           config.json, then its value for a switch ("swiglu true"), or the value for each word
+                           ("layer_norm layernorm=true rmsnorm=false") */
 };
 
 /* The first argument of a command that determines which options apply, such as the name of a proxy. */

@@ -6,7 +6,7 @@ import shlex
 import pytest
 from conftest import ROOT
 
-SOURCE = (ROOT / "proxies/workloads/registry/foreign_names.c").read_text()
+SOURCE = (ROOT / "proxies/workloads/registry/foreign_names.c").read_text().replace(" IN_FILE", ' "the model file contains it"')
 ROWS = [re.findall(r'{"([^"]+)", (?:NULL|"([^"]+)"),\s+"([^"]+)",\s+(?:NULL|"([^"]+)")}', part) for part in SOURCE.split("bb_foreign_programs[] =", 1)]
 OPTIONS, PROGRAMS = ROWS[0], [row[:3] for row in ROWS[1]]  # the first column has one or more names
 RANKS = {"gpt2_large": 4, "gpt3": 16, "gpt3_moe": 64, "bert_large": 4}
@@ -122,7 +122,7 @@ def test_a_command_line_of_megatron_is_translated_at_once(busbar):
                      ("by hand", "--train-samples is --tokens (plan: samples times the sequence length) here (for example --tokens 1B)"), NO_OVERLAP]
     assert busbar.run(*line.split(), "--quiet", emulated=False).returncode == 0
     assert translated(busbar, "plan", "transformer", *"--model llama3_70b --ranks 64 --pp 4 --num-layers-per-virtual-pipeline-stage 5".split()) == (
-        "plan transformer --model llama3_70b --ranks 64 --pp 4 --vpp 4", [])
+        "plan transformer --model llama3_70b --ranks 64 --pp 4 --vpp 4 --no-overlap", [NO_OVERLAP])
 
 
 @pytest.mark.parametrize("typed", ["--overlap-grad-reduce", "--overlap-grad-reduce --overlap-param-gather", "--use-megatron-fsdp"])
@@ -131,18 +131,89 @@ def test_megatron_overlaps_gradients_only_with_its_option(busbar, typed):
     assert "--no-overlap" not in line and "--software" not in line and NO_OVERLAP not in notes
 
 
-@pytest.mark.parametrize("mlp,matrices,tables", [("--swiglu --ffn-hidden-size=13824 --untie-embeddings-and-output-weights", 3 * 13824, 2),
-                                                 ("--swiglu", 3 * 13632, 1)])  # 13,632: 8/3 of 5120, rounded down to a multiple of 64
-def test_the_shape_of_a_model_in_a_command_line_becomes_a_file(busbar, tmp_path, mlp, matrices, tables):
-    """What is proposed works when typed. 40 layers of 2 x 5120 x (5120 + 1024), the MLP and two norms, and tables of 32,000 rows."""
-    typed = f"--num-layers 40 --hidden-size 5120 --num-attention-heads 40 --num-query-groups 8 --vocab-size 32000 --ranks 8 {mlp}"
-    line, notes = translated(busbar, "plan", "transformer", *typed.split())
-    assert line == "plan transformer --layers 40 --ranks 8 --model config.json"
-    assert [head for head, _ in notes] == ["the model is a file, config.json", "left out"] and notes[1][1].startswith("--swiglu")
+GPT = "--num-layers 4 --hidden-size 512 --num-attention-heads 8 --vocab-size 50257 --max-position-embeddings 1024 --seq-length 256"
+FEATHER = "--swiglu --normalization RMSNorm --disable-bias-linear"  # no biases
+MATRICES = 8 * 512 * 512 + 5 * 512  # of the MLP, with biases
+MLA = "--multi-latent-attention --qk-head-dim 96 --qk-pos-emb-head-dim 32 --v-head-dim 48 --disable-bias-linear"
+
+
+@pytest.mark.parametrize("typed,keys,of_layer,outside", [  # options, keys of the file, parameters more than those of GPT per layer and elsewhere
+    ("", {"vocab_size": 50304, "learned_positions": True, "layer_norm": True, "tie_word_embeddings": True}, 0, 0),
+    ("--vocab-size 50000", {"vocab_size": 50048}, 0, -256 * 512), ("--make-vocab-size-divisible-by 1000", {"vocab_size": 51000}, 0, 696 * 512),
+    ("--tensor-model-parallel-size 4", {"vocab_size": 50688}, 0, 384 * 512), ("--max-position-embeddings 4096", {"max_position_embeddings": 4096}, 0, 3072 * 512),
+    ("--position-embedding-type rope", {"learned_positions": False}, 0, -1024 * 512), ("--use-rotary-position-embeddings", {"learned_positions": False}, 0, -1024 * 512),
+    ("--no-position-embedding", {"learned_positions": False}, 0, -1024 * 512), ("--position-embedding-type learned_absolute", {"learned_positions": True}, 0, 0),
+    ("--untie-embeddings-and-output-weights", {"tie_word_embeddings": False}, 0, 50304 * 512),
+    ("--normalization RMSNorm", {"layer_norm": False}, -2 * 512, -512), ("--ffn-hidden-size 1536", {"intermediate_size": 1536}, -2 * 512 * 512 - 512, 0),
+    ("--swiglu", {"swiglu": True, "intermediate_size": 1344}, 3 * 512 * 1344 + 2 * 1344 + 512 - MATRICES, 0),
+    ("--disable-bias-linear", {"add_bias_linear": False, "add_qkv_bias": False}, -(3 + 1 + 4 + 1) * 512, 0),
+    ("--disable-bias-linear --add-qkv-bias", {"add_bias_linear": False, "add_qkv_bias": True}, -(1 + 4 + 1) * 512, 0),
+    ("--kv-channels 128", {"head_dim": 128}, 4 * 512 * 512 + 3 * 512, 0), ("--qk-layernorm", {"qk_layernorm": True}, 2 * 2 * 64, 0),
+    ("--qk-layernorm --normalization RMSNorm", {"qk_layernorm": True}, 2 * 64 - 2 * 512, -512),
+    ("--num-query-groups 2 --group-query-attention", {"num_key_value_heads": 2}, -2 * (512 + 1) * 384, 0),
+    ("--group-query-attention", {"num_key_value_heads": 1}, -2 * (512 + 1) * 448, 0),
+    ("--num-experts 4", {"num_experts": 4, "num_experts_per_tok": 2}, 3 * MATRICES + 4 * 512, 0),
+    (f"--num-experts 8 --moe-router-topk 3 --moe-ffn-hidden-size 768 {FEATHER}", {"num_experts_per_tok": 3, "moe_intermediate_size": 768},
+     8 * 3 * 768 * 512 + 8 * 512 - MATRICES - 6 * 512, -512),
+    (f"--num-experts 8 --moe-ffn-hidden-size 768 --moe-shared-expert-intermediate-size 1024 {FEATHER}", {"shared_expert_intermediate_size": 1024},
+     3 * 512 * (8 * 768 + 1024) + 8 * 512 - MATRICES - 6 * 512, -512),
+    (f"--num-experts 8 --moe-ffn-hidden-size 768 --moe-layer-freq ([0]*3+[1]*1) {FEATHER}", {"first_k_dense_replace": 3, "intermediate_size": 1344},
+     3 * 512 * 1344 - MATRICES - 6 * 512, 3 * 512 * (8 * 768 - 1344) + 8 * 512 - 512),
+    (f"--num-experts 8 --moe-ffn-hidden-size 768 --moe-layer-freq 2 {FEATHER}", {"moe_layer_freq": 2},
+     3 * 512 * 1344 - MATRICES - 6 * 512, 2 * (3 * 512 * (8 * 768 - 1344) + 8 * 512) - 512),
+    (MLA, {"kv_lora_rank": 32, "qk_nope_head_dim": 96, "qk_rope_head_dim": 32, "v_head_dim": 48, "add_qkv_bias": False},
+     512 * 8 * (128 + 48) + 512 * (32 + 32) + 32 + 32 * 8 * (96 + 48) - 4 * 512 * 512 - 9 * 512, 0),
+    (f"{MLA} --kv-lora-rank 64 --q-lora-rank 128", {"kv_lora_rank": 64, "q_lora_rank": 128},
+     128 * 512 + 128 + 128 * 8 * 128 + 512 * (64 + 32) + 64 + 64 * 8 * (96 + 48) + 8 * 48 * 512 - 4 * 512 * 512 - 9 * 512, 0)])
+def test_each_model_option_of_megatron_is_a_key_of_the_file(busbar, tmp_path, typed, keys, of_layer, outside):
+    """GPT has 12 h^2 + 13 h parameters per layer, 2 h of the last norm, and h for each position and each row of the vocabulary, padded to
+    a multiple of 128 tp. What is proposed works when typed."""
+    line, notes = translated(busbar, "plan", "transformer", *GPT.split(), "--ranks", 8, *typed.split())
+    model = json.loads(notes[0][1])
+    assert notes[0][0] == "the model is a file, config.json" and notes[1:] == [NO_OVERLAP]
+    assert model == {**model, **keys, "model_type": "megatron", "num_hidden_layers": 4, "hidden_size": 512, "num_attention_heads": 8}
     (tmp_path / "config.json").write_text(notes[0][1])
-    parameters = 40 * (2 * 5120 * (5120 + 1024) + 5120 * matrices + 2 * 5120) + tables * 32000 * 5120 + 5120
     run = busbar.run(*line.split(), cwd=tmp_path, emulated=False)
-    assert f"{parameters:,} parameters" in run.stdout and "num_hidden_layers" not in run.stderr and json.loads(notes[0][1])["num_hidden_layers"] == 40
+    assert f" {4 * (12 * 512 ** 2 + 13 * 512 + of_layer) + 2 * 512 + (50304 + 1024) * 512 + outside:,} parameters" in run.stdout and not run.stderr
+
+
+PUBLISHED = {  # options, parameters of the published weights
+    "Mistral Nemo": ("--num-layers 40 --hidden-size 5120 --ffn-hidden-size 14336 --num-attention-heads 32 --kv-channels 128 --num-query-groups 8 --vocab-size 131072",
+                     12_247_782_400),
+    "Mixtral 8x7B": ("--num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336 --num-attention-heads 32 --num-query-groups 8 --vocab-size 32000 --num-experts 8",
+                     46_702_792_704),
+    "Qwen3 30B A3B": ("--num-layers 48 --hidden-size 2048 --ffn-hidden-size 6144 --num-attention-heads 32 --kv-channels 128 --num-query-groups 4 --qk-layernorm "
+                      "--num-experts 128 --moe-router-topk 8 --moe-ffn-hidden-size 768 --vocab-size 151936 --make-vocab-size-divisible-by 1187", 30_532_122_624),
+    "DeepSeek V2 Lite": ("--num-layers 27 --hidden-size 2048 --ffn-hidden-size 10944 --num-attention-heads 16 --multi-latent-attention --kv-lora-rank 512 "
+                         "--num-experts 64 --moe-router-topk 6 --moe-ffn-hidden-size 1408 --moe-shared-expert-intermediate-size 2816 "
+                         "--moe-layer-freq ([0]+[1]*26) --vocab-size 102400", 15_706_484_224)}
+
+
+@pytest.mark.parametrize("model", PUBLISHED)
+def test_options_of_a_published_model_have_its_parameters(busbar, tmp_path, model):
+    typed, parameters = PUBLISHED[model]
+    line, notes = translated(busbar, "plan", "transformer", *typed.split(), *FEATHER.split(), "--untie-embeddings-and-output-weights", "--position-embedding-type",
+                             "rope", "--ranks", 8)
+    (tmp_path / "config.json").write_text(notes[0][1])
+    assert f" {parameters:,} parameters" in busbar.run(*line.split(), cwd=tmp_path, emulated=False).stdout
+
+
+def test_a_value_that_the_file_of_the_model_cannot_contain_is_named(busbar):
+    _, notes = translated(busbar, "plan", "transformer", *GPT.split(), "--ranks", 8, "--num-experts", 8, "--moe-layer-freq", "([0]*1+[1]*1)*2",
+                          "--position-embedding-type", "relative")
+    assert notes[1] == ("by hand", "--moe-layer-freq --position-embedding-type: the model file does not contain it")
+
+
+@pytest.mark.parametrize("experts,kind", [("", "llama"), (" --n-experts 8 --topk 2", "mixtral")])
+def test_the_shape_of_a_model_of_another_tool_becomes_a_file(busbar, tmp_path, experts, kind):
+    """32 layers of attention with 8 of 32 heads for keys and values, and an MLP or eight with a router."""
+    line, notes = translated(busbar, "plan", "transformer", *"--n-layers 32 --dim 4096 --n-heads 32 --n-kv-heads 8 --intermediate-size 14336 --vocab-size 32000 --ranks 8".split(),
+                             *experts.split())
+    assert "--no-overlap" not in line and len(notes) == 1 and json.loads(notes[0][1])["model_type"] == kind
+    (tmp_path / "config.json").write_text(notes[0][1])
+    mlp = 3 * 4096 * 14336
+    parameters = 32 * (2 * 4096 * (4096 + 1024) + (8 * (mlp + 4096) if experts else mlp) + 2 * 4096) + 2 * 32000 * 4096 + 4096
+    assert f" {parameters:,} parameters" in busbar.run(*line.split(), cwd=tmp_path, emulated=False).stdout
 
 
 @pytest.mark.parametrize("command,typed,line,note", [
@@ -161,11 +232,12 @@ def test_a_translated_line_has_only_options_of_the_command(busbar, command, type
 
 
 SHARDS = "--world-size 64 --parallelism.tensor_parallel_degree 8"
+LATE = " --no-overlap"  # any option that only Megatron-LM has
 STATES = "--use-precision-aware-optimizer has 4 bytes per state; states of 16 bits: --optimizer adam-bf16"
 
 
 @pytest.mark.parametrize("typed,line,notes", [
-    ("--bf16 --pipeline-model-parallel-layout=Et*8|t*24L", "--dtype bfloat16 --pipeline-layout 'Et*8|t*24L'", []),
+    ("--bf16 --pipeline-model-parallel-layout=Et*8|t*24L", "--dtype bfloat16 --pipeline-layout 'Et*8|t*24L'" + LATE, []),
     ("--bf16 --fsdp full_shard", "--dtype bfloat16 --dp-sync zero3", []), ("--bf16 --fsdp", "--dtype bfloat16 --dp-sync zero3", []),
     (f"{SHARDS} --parallelism.data_parallel_shard_degree 4 --parallelism.data_parallel_replicate_degree 2",
      "--ranks 64 --tp 8 --dp-sync hsdp --dp 8 --shard-size 4", []),
@@ -177,7 +249,7 @@ STATES = "--use-precision-aware-optimizer has 4 bytes per state; states of 16 bi
     ("--bf16 --data-path a b c --hierarchical-context-parallel-sizes 2 8", "--dtype bfloat16",
      [("left out", "--data-path: a step reads no data set"), ("left out", "--hierarchical-context-parallel-sizes: it is not modelled")]),
     ("--tp-size 2 model.context_parallel_size=2 trainer.devices=8", "--tp 2 --cp 2 --gpus-per-node 8", []),
-    ("--world-size 64 --tp-size 8 --num-distributed-optimizer-instances 2", "--ranks 64 --tp 8 --shard-size 4", []),
+    ("--world-size 64 --tp-size 8 --num-distributed-optimizer-instances 2", "--ranks 64 --tp 8 --shard-size 4" + LATE, []),
     ("--training.global_batch_size 512 --micro_batch_size=2 model.seq_length=4096 model.sequence_parallel=False", "--global-batch-size 512 --micro-batch-size 2 --seq-length 4096",
      [("left out", "model.sequence_parallel: it is switched off")]),
     ("--nnodes 8 --nproc_per_node 4", "--ranks 32 --gpus-per-node 4", []),
@@ -185,10 +257,10 @@ STATES = "--use-precision-aware-optimizer has 4 bytes per state; states of 16 bi
     ("--bf16 --comm.trace_buf_size 9 --tp-size 2", "--dtype bfloat16 --tp 2", [("not known", "--comm.trace_buf_size")]),
     ("--float8.enable_float8_linear --quantize.linear.float8.enable_fsdp_float8_all_gather --cluster h100-sxm-ib", "--fp8 --fp8-param-gather --cluster h100-sxm-ib", []),
     ("--compile.enable --tp-size 2 --cluster h100-sxm-ib", "--software torch-compile --tp 2 --cluster h100-sxm-ib", []),
-    ("--bf16 --moe-token-dispatcher-type flex", "--dtype bfloat16",
+    ("--bf16 --moe-token-dispatcher-type flex", "--dtype bfloat16" + LATE,
      [("left out", "--moe-token-dispatcher-type: --moe-dispatch dedup requires experts on several nodes")]),
-    ("--expert-model-parallel-size 16 --moe-token-dispatcher-type flex", "--ep 16 --moe-dispatch dedup", []),
-    ("--expert-model-parallel-size 64 --moe-token-dispatcher-type flex --moe-router-group-topk 4", "--ep 64 --moe-dispatch dedup --moe-node-limit 4",
+    ("--expert-model-parallel-size 16 --moe-token-dispatcher-type flex", "--ep 16 --moe-dispatch dedup" + LATE, []),
+    ("--expert-model-parallel-size 64 --moe-token-dispatcher-type flex --moe-router-group-topk 4", "--ep 64 --moe-dispatch dedup --moe-node-limit 4" + LATE,
      [("left out", "--moe-router-group-topk: the limit of nodes per token is --moe-node-limit with --moe-dispatch dedup")]),
     ("--bf16 --exp-avg-dtype fp32 --exp-avg-sq-dtype fp32", "--dtype bfloat16", [("left out", f"--exp-avg-dtype --exp-avg-sq-dtype: {STATES}")]),
     ("--tp-size 2 --cuda-graph-impl transformer_engine --cuda-graph-scope attn moe_router --cluster h100-sxm-ib", "--tp 2 --cuda-graph-modules attn,moe_router --cluster h100-sxm-ib", []),
@@ -199,17 +271,29 @@ STATES = "--use-precision-aware-optimizer has 4 bytes per state; states of 16 bi
      [("added", "--cluster h100-sxm-ib, an example (busbar list clusters), which --graph requires")]),
     ("--use-distributed-optimizer --overlap-grad-reduce --use-megatron-fsdp", "--dp-sync zero3",
      [("left out", "--overlap-grad-reduce: gradients are reduced during the backward pass unless --no-overlap is given")]),
-    ("--recompute-granularity full --recompute-method uniform --recompute-num-layers 4", "--recompute full",
+    ("--recompute-granularity full --recompute-method uniform --recompute-num-layers 4", "--recompute full" + LATE,
      [("left out", "--recompute-method: --recompute full alone is method uniform"),
       ("left out", "--recompute-num-layers: method uniform recomputes all layers, in units of this number")]),
-    ("--recompute-granularity full --recompute-method block --recompute-num-layers 4", "--recompute full --recompute-num-layers 4",
+    ("--recompute-granularity full --recompute-method block --recompute-num-layers 4", "--recompute full --recompute-num-layers 4" + LATE,
      [("left out", "--recompute-method: --recompute full recomputes all layers (method uniform), with --recompute-num-layers N the first N of each chunk "
                    "(method block)")]),
-    ("--recompute full --recompute-method uniform --recompute-num-layers 4", "--recompute full",
+    ("--recompute full --recompute-method uniform --recompute-num-layers 4", "--recompute full" + LATE,
      [("left out", "--recompute-method: --recompute full alone is method uniform"),
       ("left out", "--recompute-num-layers: method uniform recomputes all layers, in units of this number")])])
 def test_each_option_of_a_line_is_translated_or_has_its_reason(busbar, typed, line, notes):
-    assert translated(busbar, "plan", "transformer", *typed.split()) == (f"plan transformer {line}", notes)
+    assert translated(busbar, "plan", "transformer", *typed.split()) == (f"plan transformer {line}", notes + [NO_OVERLAP] * line.endswith(LATE))
+
+
+ONE_GPU = """--num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 --max-position-embeddings 1024 --micro-batch-size 8
+    --global-batch-size 64 --fp16 --lr 1e-4 --cluster h100-sxm-ib --ranks 1"""
+
+
+@pytest.mark.parametrize("removed,typed,added", [("", "", " --no-overlap --software megatron"), ("", "--train-iters 500000", " --no-overlap --software megatron"),
+                                                 ("--max-position-embeddings 1024", "--train-iters 500000", " --no-overlap --software megatron"),
+                                                 ("--max-position-embeddings 1024", "", ""), ("", "--overlap-grad-reduce", "")])
+def test_any_option_that_only_megatron_has_marks_its_script(busbar, removed, typed, added):
+    line, _ = translated(busbar, "plan", "transformer", *ONE_GPU.replace(removed, "").split(), *typed.split())
+    assert line.removesuffix(" --model config.json").endswith(f"--ranks 1{added}")
 
 
 SCRIPTS = {  # options of public launch scripts; the checkpoint and data options are a selection
@@ -266,6 +350,8 @@ def test_values_are_converted(busbar):
     """Each value of a conversion table leads to a value of busbar's option."""
     for names, ours, _, values in OPTIONS:
         name = names.split()[0]
+        if not ours:  # keys of a model's file
+            continue
         for value, converted in re.findall(r"(\S+)=(\S+)", values):
             assert refusal(busbar, "transformer", f"--{name}", value.upper()) == f"--{name} is {ours} here; try: {ours} {converted}"
             assert_options_exist(busbar, f"{ours} {converted}")

@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#define IN_FILE "the model file contains it"
 #define MODEL_FILE                                                                                                     \
     "the model file contains it: --model config.json, a file of Hugging Face or your own with the same keys"
 
@@ -41,17 +42,33 @@ const struct bb_foreign_name bb_foreign_options[] = {
     {"enable-evaluation", NULL, "a step is a training step", NULL},
     {"backend distributed-backend", NULL, "all measured traffic goes through NCCL", NULL},
     {"app datapath num-workers", NULL, "a step reads no data set", NULL},
-    {"max-position-embeddings swiglu group-query-attention normalization position-embedding-type rotary-base "
-     "rotary-percent "
-     "no-position-embedding untie-embeddings-and-output-weights disable-bias-linear attention-dropout "
-     "hidden-dropout "
-     "kv-channels qk-layernorm multi-latent-attention q-lora-rank kv-lora-rank qk-head-dim qk-pos-emb-head-dim "
-     "v-head-dim moe-ffn-hidden-size moe-shared-expert-intermediate-size moe-layer-freq add-qkv-bias squared-relu "
-     "norm-epsilon use-rotary-position-embeddings use-rope-scaling rope-scaling-factor rotary-interleaved "
+    {"max-position-embeddings", NULL, IN_FILE, "max_position_embeddings"},
+    {"swiglu", NULL, IN_FILE, "swiglu true"},
+    {"group-query-attention", NULL, IN_FILE, "num_key_value_heads 1"}, /* num-query-groups replaces it */
+    {"kv-channels", NULL, IN_FILE, "head_dim"},
+    {"normalization", NULL, IN_FILE, "layer_norm layernorm=true rmsnorm=false"},
+    {"position-embedding-type", NULL, IN_FILE,
+     "learned_positions learned_absolute=true rope=false yarn=false mrope=false none=false"},
+    {"use-rotary-position-embeddings no-position-embedding", NULL, IN_FILE, "learned_positions false"},
+    {"untie-embeddings-and-output-weights", NULL, IN_FILE, "tie_word_embeddings false"},
+    {"disable-bias-linear", NULL, IN_FILE, "add_bias_linear false"},
+    {"add-qkv-bias", NULL, IN_FILE, "add_qkv_bias true"},
+    {"qk-layernorm", NULL, IN_FILE, "qk_layernorm true"},
+    {"attention-dropout", NULL, IN_FILE, "attention_dropout"},
+    {"hidden-dropout", NULL, IN_FILE, "hidden_dropout"},
+    {"multi-latent-attention", NULL, IN_FILE, "kv_lora_rank 32"}, /* kv-lora-rank replaces it */
+    {"q-lora-rank", NULL, IN_FILE, "q_lora_rank"},
+    {"kv-lora-rank", NULL, IN_FILE, "kv_lora_rank"},
+    {"qk-head-dim", NULL, IN_FILE, "qk_nope_head_dim"},
+    {"qk-pos-emb-head-dim", NULL, IN_FILE, "qk_rope_head_dim"},
+    {"v-head-dim", NULL, IN_FILE, "v_head_dim"},
+    {"moe-ffn-hidden-size", NULL, IN_FILE, "moe_intermediate_size"},
+    {"moe-shared-expert-intermediate-size", NULL, IN_FILE, "shared_expert_intermediate_size"},
+    {"moe-layer-freq", NULL, IN_FILE, "moe_layer_freq"},
+    {"make-vocab-size-divisible-by", NULL, IN_FILE, "vocab_size padded"},
+    {"rotary-base rotary-percent norm-epsilon use-rope-scaling rope-scaling-factor rotary-interleaved squared-relu "
      "rotary-seq-len-interpolation-factor apply-layernorm-1p apply-query-key-layer-scaling "
-     "make-vocab-size-divisible-by",
-     NULL, "the model file contains it", NULL},
-    {"lr min-lr lr-decay-style lr-decay-iters lr-warmup-iters lr-warmup-fraction clip-grad adam-beta1 adam-beta2 "
+     "lr min-lr lr-decay-style lr-decay-iters lr-warmup-iters lr-warmup-fraction clip-grad adam-beta1 adam-beta2 "
      "init-method-std tokenizer-type tokenizer-model data-path split log-interval "
      "eval-interval "
      "eval-iters save load vocab-file merge-file transformer-impl rampup-batch-size use-mcore-models no-load-optim "
@@ -161,8 +178,8 @@ const struct bb_foreign_name bb_foreign_options[] = {
     {"vocab-size", NULL, MODEL_FILE, "vocab_size"},
     {"num-attention-heads num-heads n-heads n-head", NULL, MODEL_FILE, "num_attention_heads"},
     {"num-query-groups num-key-value-heads num-kv-heads n-kv-heads", NULL, MODEL_FILE, "num_key_value_heads"},
-    {"num-experts moe-router-topk num-moe-experts experts n-experts topk moe-topk num-experts-per-tok", NULL,
-     MODEL_FILE, NULL},
+    {"num-experts num-moe-experts experts n-experts", NULL, MODEL_FILE, "num_experts"},
+    {"moe-router-topk topk moe-topk num-experts-per-tok", NULL, MODEL_FILE, "num_experts_per_tok"},
     {"price cost gpu-price cost-per-hour price-per-gpu-hour", NULL, "with --tokens 15T, plan prints the GPU hours",
      NULL},
     {"fp4 nvfp4", "--gemm-precision nvfp4", "--gemm-precision nvfp4", NULL},

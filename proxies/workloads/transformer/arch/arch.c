@@ -78,6 +78,8 @@ static void put_attention(struct tensor_list *l, const struct bb_arch *a)
                a->qk_norm || a->qk_norm_wide, a->qk_norm_wide ? SPLIT : WHOLE);
     put_tensor(l, "attention.key_norm.weight", a->qk_norm_wide ? kv : (size_t)a->head_dim,
                a->qk_norm || a->qk_norm_wide, a->qk_norm_wide ? SPLIT : WHOLE);
+    put_tensor(l, "attention.query_norm.bias", (size_t)a->head_dim, a->qk_norm && a->layer_norm, WHOLE);
+    put_tensor(l, "attention.key_norm.bias", (size_t)a->head_dim, a->qk_norm && a->layer_norm, WHOLE);
 }
 
 /* Cross attention: queries from the decoder's tokens, keys and values from the encoder's output. */
@@ -230,7 +232,7 @@ static void put_experts(struct tensor_list *l, const struct bb_arch *a, int laye
     put_tensor(l, "router.weight", (size_t)a->experts, h, WHOLE);
     put_tensor(l, "router.bias", (size_t)a->experts, a->router_bias && layer >= a->hash_layers, WHOLE);
     put_tensor(l, "experts.gate.weight", a->gated ? all : 0, in, SPLIT | EXPERT);
-    put_tensor(l, "experts.gate.bias", all, a->expert_bias, SPLIT | EXPERT);
+    put_tensor(l, "experts.gate.bias", a->gated ? all : 0, a->expert_bias, SPLIT | EXPERT);
     put_tensor(l, "experts.up.weight", all, in, SPLIT | EXPERT);
     put_tensor(l, "experts.up.bias", all, a->expert_bias, SPLIT | EXPERT);
     put_tensor(l, "experts.down.weight", all, in, SPLIT | EXPERT);

@@ -624,8 +624,10 @@ static int resolve_attention(const char *where, struct bb_arch *a)
 
 static int resolve_experts(const char *where, struct bb_arch *a)
 {
-    if (a->experts == 0)
+    if (a->experts == 0) {
+        a->shared_ffn = 0;
         return 0;
+    }
     if (a->moe_every == 0)
         a->moe_every = 1;
     if (a->expert_ffn == 0)

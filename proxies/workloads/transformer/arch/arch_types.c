@@ -252,6 +252,20 @@ const struct bb_arch_type bb_arch_types[] = {
              COUNT("seq_length", sequence, 2048, MAX_SEQUENCE)),
      FLAGS(TIED(true)), .base = {.order = "1a2m", .fused_qkv = true, .embedding_norm = true, BIASED}},
 
+    /* Megatron-LM's model options (megatron/training/arguments.py), with its defaults; see bootstrap/cli/foreign_line.c */
+    {"megatron", "Megatron",
+     NUMBERS(OUTER(50304, 1024, 24, 16), FFN(0), KV_HEADS(0), SEQUENCE(1024), HEAD_DIM(0),
+             MAYBE("num_experts", experts, 0, MAX_COUNT), COUNT("num_experts_per_tok", top_k, 0, MAX_COUNT),
+             EXPERT_FFN(0), MAYBE("shared_expert_intermediate_size", shared_ffn, 0, MAX_FFN), FIRST_DENSE(0),
+             COUNT("moe_layer_freq", moe_every, 1, MAX_LAYERS), MAYBE("q_lora_rank", q_lora, 0, MAX_WIDTH),
+             MAYBE("kv_lora_rank", kv_lora, 0, MAX_WIDTH), COUNT("qk_nope_head_dim", nope_dim, 128, MAX_COUNT),
+             MAYBE("qk_rope_head_dim", rope_dim, 64, MAX_COUNT), COUNT("v_head_dim", v_dim, 128, MAX_COUNT)),
+     FLAGS(TIED(true), FLAG("swiglu", gated, false), FLAG("layer_norm", layer_norm, true),
+           FLAG("learned_positions", learned_positions, true), FLAG("qk_layernorm", qk_norm, false),
+           FLAG("add_qkv_bias", qkv_bias, true), FLAG("add_bias_linear", out_bias, true),
+           FLAG("add_bias_linear", mlp_bias, true), FLAG("add_bias_linear", expert_bias, true)),
+     .base = {.order = "1a2m", .fused_qkv = true, .dropout = true}},
+
     {"t5", "T5",
      NUMBERS(COUNT("vocab_size", vocab, 32128, MAX_VOCAB), COUNT("d_model", hidden, 512, MAX_WIDTH),
              COUNT("d_kv", head_dim, 64, MAX_WIDTH), COUNT("d_ff", ffn, 2048, MAX_FFN),

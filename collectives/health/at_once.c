@@ -47,6 +47,35 @@ static double add_node(const struct rounds *r, struct bb_at_once *range, int nod
     return score;
 }
 
+/* Returns the ratio of a node of the range with its partner in a round; NaN: none, or the partner is in the range. */
+static double ratio_outside(const struct rounds *r, const struct bb_at_once *range, int round, int node)
+{
+    const int at = round * r->nodes + node, other = r->partner[at];
+
+    return other < 0 || (other >= range->first && other <= range->last) ? NAN : r->ratio[at];
+}
+
+/* Sets the number of slow pairs of the range that are about as slow as the others of their round. */
+static void count_even(const struct rounds *r, struct bb_at_once *range)
+{
+    const double even = 0.8; /* of the fastest slow pair; below, it has another cause */
+
+    for (int k = 0; k < r->rounds; k++) {
+        double fastest = 0;
+
+        for (int node = range->first; node <= range->last; node++) {
+            const double ratio = ratio_outside(r, range, k, node);
+
+            fastest = ratio < r->limit ? fmax(fastest, ratio) : fastest;
+        }
+        for (int node = range->first; node <= range->last; node++) {
+            const double ratio = ratio_outside(r, range, k, node);
+
+            range->even += ratio < r->limit && ratio >= even * fastest;
+        }
+    }
+}
+
 /* Sets the number of slow pairs of the range, the lowest of their ratios, and the number of fast ones in rounds with no fewer
  * pairs than a round with slow ones, in which they share the link with as many. */
 static void count_pairs(const struct rounds *r, struct bb_at_once *range)
@@ -59,13 +88,11 @@ static void count_pairs(const struct rounds *r, struct bb_at_once *range)
     range->ratio = NAN;
     for (int k = 0; k < r->rounds; k++)
         for (int node = range->first; node <= range->last; node++) {
-            const int at = k * r->nodes + node, other = r->partner[at];
+            const double ratio = ratio_outside(r, range, k, node); /* NaN is neither slow nor fast */
 
-            if (other < 0 || (other >= range->first && other <= range->last) || isnan(r->ratio[at]))
-                continue;
-            slow[k] += r->ratio[at] < r->limit;
-            fast[k] += r->ratio[at] >= r->limit;
-            range->ratio = fmin(range->ratio, r->ratio[at]);
+            slow[k] += ratio < r->limit;
+            fast[k] += ratio >= r->limit;
+            range->ratio = fmin(range->ratio, ratio);
         }
     for (int k = 0; k < r->rounds; k++)
         fewest = slow[k] > 0 ? MIN(fewest, slow[k] + fast[k]) : fewest;
@@ -102,7 +129,9 @@ struct bb_at_once bb_at_once_find(const int *partner, const double *ratio, int r
         }
     }
     free(counts);
-    if (best.first >= 0)
+    if (best.first >= 0) {
         count_pairs(&r, &best);
+        count_even(&r, &best);
+    }
     return best;
 }

@@ -10,6 +10,7 @@ struct bb_at_once {
     int first, last; /* nodes; -1: none */
     int slow;        /* number of slow pairs between one of these nodes and another node */
     int fast;        /* number of fast ones, in rounds with no fewer pairs than a round with slow ones */
+    int even;        /* number of the slow ones that reach 80 % of the fastest slow one of their round */
     double ratio;    /* the lowest one of the slow pairs; NaN: none */
 };
 

@@ -212,6 +212,7 @@ static void write_hint(const struct bb_health_report *r, const struct bb_health_
         {f->part == BB_HEALTH_ALL && r->baseline, ": a common cause, or a baseline of another machine"},
         {f->part == BB_HEALTH_ALL && *r->source, ": a common cause, or the wrong profile"},
         {f->part == BB_HEALTH_ALL, ": a common cause"},
+        {f->untested, ": not tested with a fast partner"},
         {f->part == BB_HEALTH_A_NODE && f->test != BB_HEALTH_NODE, ": all its GPUs"},
         {f->part == BB_HEALTH_A_LEAF, ": only in pairs with other nodes"},
         {is_outlier(f), ": an outlier"},

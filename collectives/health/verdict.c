@@ -358,6 +358,7 @@ static struct bb_health_finding merge_node(const struct bb_health_finding *found
     for (size_t i = 0; i < n; i++) {
         values[i] = found[i].value;
         f.level = MAX(f.level, found[i].level);
+        f.untested &= found[i].untested;
     }
     bb_sort_doubles(values, n);
     if (values[0] > UNSTEADY * values[n - 1]) {
@@ -521,10 +522,10 @@ static bool is_explained(struct bb_health *h, const struct bb_health_finding *f)
     return false;
 }
 
-/* Returns how far the value of a finding is from `ratio`, both as parts of what is expected. */
+/* Returns how far the value of a finding is from `ratio`, both as parts of what is expected; of an untested NIC: farther than others. */
 static double distance_of(const struct bb_health *h, const struct bb_health_finding *f, double ratio)
 {
-    return isfinite(f->value) ? fabs(part_left(h, f) - ratio) : INFINITY;
+    return isfinite(f->value) ? fabs(part_left(h, f) - ratio) + f->untested : INFINITY;
 }
 
 const struct bb_health_finding *bb_health_explaining(const struct bb_health *h, enum bb_health_test test, double ratio)
@@ -655,6 +656,7 @@ struct pairs {
     double *values;
     double *best;      /* [nodes * gpus] best value of each GPU, likewise; NaN: none */
     double *weight;    /* [nodes] of the values in best: the share / that of the pair alone; 0: none, or in a domain */
+    bool *untested;    /* [nodes * gpus] after all measurements: the NIC had no fast partner over a fast path */
     int *again;        /* [nodes] partners of another measurement */
     double *retried;   /* [nodes * gpus] values of that measurement */
     struct peers all;  /* of all values: against them all parts are judged, so that a slow NIC is not three paths */
@@ -1126,6 +1128,38 @@ static void find_unmeasured(struct pairs *p)
         }
 }
 
+/* Returns whether the path of two partners is slow, which the best values of their NICs with other nodes show. values: of their measurement */
+static bool is_slow_path(const struct pairs *p, int a, int b, const double *values)
+{
+    const int gpus = p->h->gpus;
+
+    for (int g = 0; g < gpus; g++)
+        if (values[a * gpus + g] < UNSTEADY * fmin(p->best[a * gpus + g], p->best[b * gpus + g]))
+            return true;
+    return false;
+}
+
+/* Returns whether the best value of a NIC shows its own rate: with a partner that is faster with other nodes, or has no finding, over a
+ * path that is not slow. */
+static bool is_tested(const struct pairs *p, int node, int gpu)
+{
+    const double best = p->best[node * p->h->gpus + gpu];
+    bool has_best = false;
+
+    for (int k = 0; k < p->kept; k++) {
+        const double *values = p->values + (size_t)k * count_values(p->h);
+        const int other = p->partner[k * p->h->nodes + node];
+
+        if (other < 0 || !is_of_best(p, node, other) || !(values[node * p->h->gpus + gpu] >= BB_HEALTH_OUTLIER * best))
+            continue;
+        if ((level_of(p, other, gpu) == BB_HEALTH_OK || UNSTEADY * p->best[other * p->h->gpus + gpu] > best) &&
+            !is_slow_path(p, node, other, values))
+            return true;
+        has_best = true;
+    }
+    return !has_best;
+}
+
 static void find_nics(struct pairs *p)
 {
     struct bb_health_finding *found;
@@ -1142,6 +1176,9 @@ static void find_nics(struct pairs *p)
             if (p->n == 2) {
                 f.part = BB_HEALTH_A_PATH; /* either of the two nodes, or their connection */
                 f.other = p->node[1];
+            } else if (!is_tested(p, node, g)) {
+                p->untested[node * p->h->gpus + g] = f.untested = true;
+                f.level = BB_HEALTH_WARN;
             }
             restore_values(p, p->has_domains && p->weight[node] == 0, &f);
             found[n++] = f;
@@ -1257,8 +1294,9 @@ static void add_shared(struct pairs *p, enum bb_health_part part, double reached
         bb_health_add(p->h, &f);
 }
 
-/* Finds the leaf whose nodes are fast with each other: of its pairs with other nodes at least three and three quarters are slow,
- * and they are two thirds of all slow ones. */
+/* Finds the leaf whose nodes are fast with each other: of its pairs with other nodes at least three and three quarters are slow, of up
+ * to four all, they are two thirds of all slow ones, and three quarters of them are about as slow as the others of their round,
+ * which share the uplinks. */
 static void find_leaf(struct pairs *p)
 {
     double *ratio;
@@ -1269,8 +1307,8 @@ static void find_leaf(struct pairs *p)
     ratios_at_once(p, ratio, &n);
     p->leaf = bb_at_once_find(p->partner, ratio, p->rounds, p->h->nodes, SLOW_AT_ONCE, MAX(1, p->h->tiers[0].nodes));
     is_half = 2 * (p->leaf.last - p->leaf.first + 1) >= p->n; /* then all pairs of the other half leave theirs, too */
-    if (p->leaf.slow >= 3 && p->leaf.slow >= 3 * p->leaf.fast &&
-        (is_half ? p->leaf.slow == n : 3 * p->leaf.slow >= 2 * n))
+    if (p->leaf.slow >= 3 && p->leaf.slow >= 3 * p->leaf.fast && (p->leaf.slow > 3 || p->leaf.fast == 0) &&
+        4 * p->leaf.even >= 3 * p->leaf.slow && (is_half ? p->leaf.slow == n : 3 * p->leaf.slow >= 2 * n))
         add_shared(p, BB_HEALTH_A_LEAF, p->leaf.ratio);
     else
         p->leaf.first = p->leaf.last = -1;
@@ -1309,21 +1347,23 @@ static bool is_path(const struct pairs *p, int a, int b, int g, double value)
     return level > explained || (level != BB_HEALTH_OK && value < UNSTEADY * best);
 }
 
-/* Returns the GPU whose connection between a pair of nodes is the slowest path; -1: none. n: out: number of such GPUs. fast:
- * out: number of GPUs with fast connections */
+/* Returns the GPU whose connection between a pair of nodes is the slowest path; -1: none. n: out: number of such GPUs, and of
+ * slow ones whose NICs are not tested. fast: out: number of GPUs with fast connections */
 static int slowest_gpu(const struct pairs *p, int a, int b, const double *values, int *n, int *fast)
 {
+    const int gpus = p->h->gpus;
     int slowest = -1;
 
     *n = *fast = 0;
-    for (int g = 0; g < p->h->gpus; g++) {
-        const double value = values[a * p->h->gpus + g];
+    for (int g = 0; g < gpus; g++) {
+        const double value = values[a * gpus + g];
+        const bool is_slow = is_path(p, a, b, g, value);
 
         *fast += judge(value, p->h->expected[BB_HEALTH_PAIRS], &p->all) == BB_HEALTH_OK;
-        if (!is_path(p, a, b, g, value))
+        *n += is_slow || p->untested[a * gpus + g] || p->untested[b * gpus + g];
+        if (!is_slow)
             continue;
-        ++*n;
-        if (slowest < 0 || value < values[a * p->h->gpus + slowest])
+        if (slowest < 0 || value < values[a * gpus + slowest])
             slowest = g;
     }
     return slowest;
@@ -1530,6 +1570,7 @@ static void start_pairs(struct pairs *p, int rounds)
     BB_NEW(p->values, most * size);
     BB_NEW(p->best, size);
     BB_NEW(p->weight, h->nodes);
+    BB_NEW(p->untested, size);
     BB_NEW(p->again, h->nodes);
     BB_NEW(p->retried, size);
     BB_NEW(p->rail, h->gpus);
@@ -1545,6 +1586,7 @@ static void end_pairs(struct pairs *p)
     free(p->values);
     free(p->best);
     free(p->weight);
+    free(p->untested);
     free(p->again);
     free(p->retried);
     free(p->rail);

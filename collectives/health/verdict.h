@@ -9,7 +9,8 @@
  * its place; GPUs are judged by both. If half of the values are slow, the median is that of the faster ones;
  * likewise if up to three quarters are and the expectation does not show that these are healthy. The score is 0.6745
  * (x - median) / max(MAD, 0.5 % of the median) (Iglewicz and Hoaglin, 1993). A suspect is measured twice more; two
- * of three verdicts count. Between nodes, the best of several partners counts.
+ * of three verdicts count. Between nodes, the best of several partners counts; if
+ * it is as slow with others, or the path to it is slow, a slow NIC is a warning.
  *
  * Findings:
  * 1. Parts with a common typical value are a class: the GPUs, the nodes, the NICs with the same GPU index (a rail,
@@ -103,6 +104,7 @@ struct bb_health_finding {
     bool of_faster;                 /* of the faster peers, because half of them or more are slow */
     int tries;                      /* number of measurements */
     int slow;                       /* number of slow ones among them, if the others are fast; 0: does not apply */
+    bool untested;                  /* of a NIC: its partners, or the paths to them, are slow and may be the cause */
     bool slow_alone;                /* with `slow`, between nodes: also while no other pair was measured */
     char text[160];                 /* inventory: what differs; wrong data: of what; else "" */
     bool lost_gpus;                 /* inventory: the node lacks GPUs */

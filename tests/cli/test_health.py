@@ -571,6 +571,27 @@ def test_slow_path_next_to_a_slow_nic_is_that_of_all_gpus(busbar, tmp_path):
     assert found == {("fail", "nic", 0, 0), ("fail", "path", 0, None)} and [f["one_way"] for f in root["findings"] if f["part"] == "path"] == [True]
 
 
+@pytest.mark.parametrize("nodes, slow, fails", [
+    (4, "link=node0-node3:0.5,link=node0-node2:0.5,link=node1-nic1:0.6", {("nic", 1, 1), ("path", 0, None)}),
+    (5, "link=node0-node3:0.5,link=node0-node2:0.5,link=node1-nic1:0.6,link=node0-node4:0.7", {("nic", 1, 1), ("path", 0, None)}),
+    (5, "link=node0-node3:0.5,link=node0-node2:0.5,link=node1-nic1:0.6,link=node4-nic1:0.6", {("nic", 1, 1), ("nic", 4, 1), ("path", 0, None)})])
+def test_nic_without_a_fast_partner_is_a_warning(busbar, tmp_path, nodes, slow, fails):
+    """Node 0 reaches over fast paths only nodes whose second NICs are slow, as this NIC of its own may be. Its node is not drained."""
+    root, found, done = health(busbar, tmp_path, "--only", "pairs", "--rounds", 4, "--drain", ranks=2 * nodes, nodes=nodes, status=5, slow=slow)
+    assert found == {("fail", *part) for part in fails} | {("warn", "nic", 0, 1)} and len(root["findings"]) == 1 + slow.count("link")
+    reasons = [f["reason"] for f in root["findings"] if f["level"] == "warn"]
+    assert reasons[0].endswith(": not tested with a fast partner") and "of the expected" in reasons[0]
+    assert re.findall(r"nodename=\S+node(\d)", done.stdout) == [str(node) for part, node, _ in sorted(fails) if part == "nic"]
+
+
+@pytest.mark.parametrize("second", ["0.7", "0.5"])
+def test_three_slow_paths_of_four_nodes_are_no_leaf_switch(busbar, tmp_path, second):
+    """Nodes 2 and 3 would use the same uplinks as the slow pairs at the full rate."""
+    root, found, _ = health(busbar, tmp_path, "--only", "pairs", ranks=8, nodes=4, status=5,
+                            slow=f"link=node3-node1:{second},link=node2-node0:0.5,link=node1-node0:{second}")
+    assert {f["part"] for f in root["findings"]} == {"path"} and {(f["node"], f["other_node"]) for f in root["findings"]} == {(1, 3), (0, 2), (0, 1)}
+
+
 def test_soak_repeats_and_reports_drift(busbar, tmp_path):
     root, found, done = health(busbar, tmp_path, "--only", "inventory", "--soak", "300ms", ranks=4, nodes=2)
     soak = {row["test"]: row for row in root["soak"]}

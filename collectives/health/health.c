@@ -326,12 +326,14 @@ out:
 
 static int save_values(struct run *r, enum bb_health_test test, const int *partner, const double *values)
 {
+    const bool is_pair = test == BB_HEALTH_PAIRS || test == BB_HEALTH_BISECTION;
     int rc = 0;
 
     for (int node = 0; node < r->health.nodes; node++)
         for (int gpu = 0; gpu < r->health.gpus && rc == 0; gpu++)
-            rc = bb_health_save_row(&r->report, test, node, gpu,
-                                    test == BB_HEALTH_PAIRS || test == BB_HEALTH_BISECTION ? partner[node] : -1,
+            rc = bb_health_save_row(&r->report, test, node, gpu, is_pair ? partner[node] : -1,
+                                    is_pair && partner[node] >= 0 ? bb_health_uplink_share(&r->health, partner, node)
+                                                                  : 1,
                                     values[node * r->health.gpus + gpu]);
     return rc;
 }
@@ -988,6 +990,7 @@ int bb_health_rank_main(const struct bb_opts *set, bb_forecast *forecast, int ar
     json_decref(r.inventory);
     free(r.first);
     free(r.matrix.value);
+    free(r.matrix.share);
     free(r.gpu_of);
     free(r.domain_of);
     free(r.hosts);

@@ -630,22 +630,24 @@ static void print_matrix(const struct bb_health_report *r)
 {
     const enum bb_health_test test = tests_paths(r);
     const struct bb_health *h = r->health;
-    const double expected = h->expected[test] * h->share[test],
-                 between = isfinite(expected) ? expected : h->median[test],
+    const double expected = h->expected[test], between = isfinite(expected) ? expected : h->median[test],
                  inside = isfinite(h->inside)          ? h->inside
                           : isfinite(h->inside_median) ? h->inside_median
                                                        : between; /* the others had failed */
     const char **hosts;
     double *reference;
     char of[128];
-    int used = snprintf(of, sizeof of, "%.4g GB/s", between);
+    int used = snprintf(of, sizeof of, "%.4g GB/s%s", between,
+                        h->share[test] < 1 || h->shares[test][0] < 1 ? " by its part of shared uplinks" : "");
 
     BB_NEW(hosts, h->nodes);
     BB_NEW(reference, h->nodes * h->nodes);
     for (int a = 0; a < h->nodes; a++) {
         hosts[a] = host_of(r, a);
         for (int b = 0; b < h->nodes; b++)
-            reference[a * h->nodes + b] = bb_health_is_inside(h, a, b) ? inside : between;
+            reference[a * h->nodes + b] = bb_health_is_inside(h, a, b) ? inside
+                                          : r->matrix->share           ? between * r->matrix->share[a * h->nodes + b]
+                                                                       : between;
     }
     if (isfinite(h->inside_median))
         snprintf(of + used, sizeof of - (size_t)used, ", in an NVLink domain of %.4g GB/s", inside);
@@ -657,7 +659,7 @@ static void print_matrix(const struct bb_health_report *r)
 /* ---- results ---- */
 
 int bb_health_save_row(const struct bb_health_report *r, enum bb_health_test test, int node, int gpu, int partner,
-                       double value)
+                       double share, double value)
 {
     const struct bb_health_test_row *row = &bb_health_tests[test];
     const struct bb_device_info *d = device_at(r, node, gpu);
@@ -665,7 +667,7 @@ int bb_health_save_row(const struct bb_health_report *r, enum bb_health_test tes
     if (r->tables)
         bb_health_tables_add(r->tables, test, node, gpu, partner, value);
     if (test == tests_paths(r) && partner >= 0 && isfinite(value))
-        bb_health_matrix_add(r->matrix, r->health->nodes, node, partner, gpu, value);
+        bb_health_matrix_add(r->matrix, r->health->nodes, node, partner, gpu, value, share);
     if (!r->session->json || isnan(value))
         return 0;
     return bb_results_row(r->session->json,

@@ -33,7 +33,8 @@ struct bb_health_report {
  * bb_health_print_head - print the machine and the planned seconds of each stage, and add a finding about nodes of the baseline
  *                        that are missing. Rank 0 only.
  * bb_health_print_inventory - print the number of items with each verdict, with --full the items. Rank 0 only.
- * bb_health_save_row   - save one value of a measurement; partner: the node at the other end, -1: none. Rank 0 only.
+ * bb_health_save_row   - save one value of a measurement; partner: the node at the other end, -1: none; share:
+ *                        as of bb_health_matrix_add. Rank 0 only.
  * bb_health_soak_json  - return the list `soak`, which the caller owns.
  * bb_health_save_verdicts - save the verdicts so far, which remain if the run ends early in this stage; NULL: all are done.
  *                        Rank 0 only.
@@ -46,7 +47,7 @@ struct bb_health_report {
 void bb_health_print_head(const struct bb_health_report *r);
 void bb_health_print_inventory(const struct bb_health_report *r);
 int bb_health_save_row(const struct bb_health_report *r, enum bb_health_test test, int node, int gpu, int partner,
-                       double value) BB_MUST_CHECK;
+                       double share, double value) BB_MUST_CHECK;
 json_t *bb_health_soak_json(const struct bb_health_report *r) BB_MUST_CHECK;
 int bb_health_save_verdicts(const struct bb_health_report *r, const char *stage) BB_MUST_CHECK;
 int bb_health_stop(const struct bb_health_report *r, const char *stage) BB_MUST_CHECK;

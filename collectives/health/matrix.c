@@ -9,17 +9,20 @@
 
 enum { MATRIX_NODES = 64, PAIRS_SHOWN = 5 };
 
-void bb_health_matrix_add(struct bb_health_matrix *m, int nodes, int node, int partner, int gpu, double value)
+void bb_health_matrix_add(struct bb_health_matrix *m, int nodes, int node, int partner, int gpu, double value,
+                          double share)
 {
     double *at;
 
     if (!m->value) {
         BB_NEW(m->value, (size_t)nodes * (size_t)nodes);
+        BB_NEW(m->share, (size_t)nodes * (size_t)nodes);
         for (int i = 0; i < nodes * nodes; i++)
             m->value[i] = NAN;
     }
     at = &m->value[node * nodes + partner];
     *at = gpu == 0 ? value : fmin(*at, value);
+    m->share[node * nodes + partner] = share;
 }
 
 int bb_health_matrix_pairs(const struct bb_health_matrix *m, int nodes)

@@ -9,10 +9,13 @@
 /* A zero-initialized struct is empty. */
 struct bb_health_matrix {
     double *value; /* [nodes][nodes] lowest value of the GPUs of a pair in its last measurement; owned */
+    double *share; /* [nodes][nodes] what shared uplinks left to the pair meanwhile; owned */
 };
 
-/* bb_health_matrix_add - add the value of a GPU of a pair, in the order of the GPUs. nodes: of the job. */
-void bb_health_matrix_add(struct bb_health_matrix *m, int nodes, int node, int partner, int gpu, double value);
+/* bb_health_matrix_add - add the value of a GPU of a pair, in the order of the GPUs. nodes: of the job; share: what shared uplinks leave to
+ * the pair, 1: all. */
+void bb_health_matrix_add(struct bb_health_matrix *m, int nodes, int node, int partner, int gpu, double value,
+                          double share);
 
 /* bb_health_matrix_pairs - return the number of measured pairs. */
 int bb_health_matrix_pairs(const struct bb_health_matrix *m, int nodes);

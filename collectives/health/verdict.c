@@ -716,6 +716,11 @@ static double share_of(const struct pairs *p, const int *partner, int node, bool
     return share;
 }
 
+double bb_health_uplink_share(struct bb_health *h, const int *partner, int node)
+{
+    return share_of(&(struct pairs){.h = h, .has_domains = bb_health_has_domains(h)}, partner, node, false);
+}
+
 /* Returns what is expected of a pair in an NVLink domain / of one that NICs connect, or, if that is not known, their median. */
 static double nvlink_factor(const struct pairs *p)
 {

@@ -177,6 +177,10 @@ bool bb_health_is_inside(const struct bb_health *h, int a, int b);
 bool bb_health_has_domains(const struct bb_health *h);
 int bb_health_domain_nodes(const struct bb_health *h);
 
+/* bb_health_uplink_share - return the part of its rate that a pair of nodes gets from oversubscribed leaves and pods while the others
+ * run. partner: [nodes], as of bb_health_measure. */
+double bb_health_uplink_share(struct bb_health *h, const int *partner, int node);
+
 /* bb_health_remark - return a finding without values. node, other, gpu: -1: does not apply. */
 struct bb_health_finding bb_health_remark(enum bb_health_test test, enum bb_health_part part,
                                           enum bb_health_level level, int node, int other, int gpu);

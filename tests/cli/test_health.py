@@ -402,7 +402,9 @@ def test_bisection_is_the_cut_with_the_least_bandwidth(busbar, tmp_path, slow, v
     profile = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())
     (tmp_path / "leaf.json").write_text(json.dumps({**profile, "gpus_per_node": 1, "nics_per_node": 1,
                                                     "fabric": {"nodes_per_leaf": 4, "leaf_oversubscription": 4}}))
-    root, _, done = health(busbar, tmp_path, "--from", "pairs", ranks=8, nodes=None, slow=slow, status=5 if slow else 0, EMU_CLUSTER=str(tmp_path / "leaf.json"))
+    root, _, done = health(busbar, tmp_path, "--from", "pairs", "--full", ranks=8, nodes=None, slow=slow, status=5 if slow else 0,
+                           EMU_CLUSTER=str(tmp_path / "leaf.json"))
+    assert ("# slow pair: " in done.stdout) == bool(slow) and len(re.findall(r"(?m)^# +\d [+. ]{8}  ", done.stdout)) == (0 if slow else 8), done.stdout
     test = {t["stage"]: t for t in root["tests"]}["bisection"]
     assert test["median"] == pytest.approx(value, rel=0.05) and test["expected"] == pytest.approx(12.1, rel=0.05)
     lowest = min(row["value"] for row in root["results"] if row["stage"] == "pairs" and row["attempt"] == 1)

@@ -71,7 +71,7 @@ void bb_layouts_penalty_text(const struct bb_layout_choice *c, const struct bb_l
     char layout[128];
 
     snprintf(layout, sizeof(layout), "%stp %d%s%s%s%s", c->schedule == BB_ZB_H1 ? "schedule zb-h1, " : "", c->tp,
-             c->cp > 1 ? ", cp" : "", c->pp > 1 ? ", pp" : "",
+             c->cp > 1 ? ", cp above 1" : "", c->pp > 1 ? ", pp above 1" : "",
              c->sync == BB_SYNC_ZERO2 ? ", zero2" : sharded[sharding_of(c, of)], with[k->experts]);
     if (k->tp == 0)
         snprintf(text, size,
@@ -80,7 +80,7 @@ void bb_layouts_penalty_text(const struct bb_layout_choice *c, const struct bb_l
                  layout, 100 * k->longer);
     else
         snprintf(text, size,
-                 "the %d published step%s with %s took, relative to the prediction, on average %slonger than other "
+                 "relative to the prediction, the %d published step%s with %s took on average %slonger than other "
                  "published steps",
                  k->steps, bb_plural(k->steps), layout, k->longer > 0 ? "" : "no ");
 }

@@ -192,7 +192,7 @@ static const struct bb_field baseline_fields[] = {
     {NULL, " (ideal ", "), ", 0, 3, METRIC(ideal_speedup), .form = BB_FORM_GENERAL},
     {NULL, "", " ", 0, 0, METRIC(efficiency_name)},
     {"efficiency", "", "", 0, 4, METRIC(efficiency)},
-    {"step_efficiency", " (full step only: ", ")", 0, 4, METRIC(step_efficiency)},
+    {"step_efficiency", " (of full steps only: ", ")", 0, 4, METRIC(step_efficiency)},
     {"ideal_images_per_s", "; ideal: ", " ", 0, 1, METRIC(ideal_rate)},
     {NULL, "", "", 0, 0, METRIC(unit)},
     {"karp_flatt", "; serial fraction (Karp-Flatt) ", "", 0, 4, METRIC(karp_flatt)},
@@ -230,7 +230,7 @@ static struct metrics metrics_of(const struct bb_scaling_study *y)
         .karp_flatt = y->scaling.strong && b->ranks == 1 ? bb_karp_flatt(rate / b->rate, n) : NAN,
         .rank_rate = rate / n,
         .ideal_speedup = (double)n / b->ranks,
-        .efficiency_name = y->scaling.strong ? "E_s" : "E_w",
+        .efficiency_name = y->scaling.strong ? "strong scaling efficiency E_s" : "weak scaling efficiency E_w",
         .unit = unit_of(&y->scaling),
         .baseline = *b,
     };

@@ -117,7 +117,8 @@ static int check_key(const struct rule *rule, const char *name, const json_t *va
     near = bb_nearest_word(name, names, n);
     if (near)
         return bb_err(BB_EUSAGE, "unknown key %s, did you mean '%s'?", at, near);
-    return bb_err(BB_EUSAGE, "unknown key %s; busbar sweep --help lists the keys", at);
+    return n <= 8 ? bb_reject_unknown("key", at, names, n)
+                  : bb_err(BB_EUSAGE, "unknown key %s; busbar sweep --help lists the keys", at);
 }
 
 static int check_members(const struct rule *rule, const json_t *object, const char *at)

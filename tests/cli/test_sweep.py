@@ -834,3 +834,8 @@ def test_rows_in_place_and_out_of_place_are_labelled(busbar, tmp_path):
     done = busbar.run("sweep", "s.json", emulated=False, cwd=tmp_path)
     rows = [line.split() for line in done.stdout.splitlines() if "1024" in line]
     assert done.returncode == 0 and [row[0] for row in rows] == ["out_of_place", "in_place"], done.stdout + done.stderr
+
+
+def test_unknown_key_of_a_chart_names_the_keys(sweep):
+    done = sweep({"command": "plan all_reduce", "ranks": 2, "charts": [{"y": "time_us.p50", "series": ["op"]}]})
+    assert done.returncode == 2 and done.stderr == "busbar: study.json: unknown key 'charts[0].series', expected one of: x y lines for_each\n"

@@ -746,6 +746,11 @@ int bb_result_file_from_tree(struct bb_result_file *t, const char *path, json_t 
                       path, schema);
     if (bb_result_file_is_nccl_tests(t))
         return read_nccl_tests(t);
+    if (json_object_get(t->root, "traceEvents"))
+        return bb_err(BB_EUSAGE,
+                      "%s: busbar reads no traces of profilers; try: busbar plan or proxy with the options of this run "
+                      "and --json FILE, and compare its step time with the trace",
+                      path);
     return bb_err(
         BB_EUSAGE,
         "%s: not a result file; expected busbar.bench/1, busbar.proxy/1, busbar.plan/1 or the JSON of nccl-tests",

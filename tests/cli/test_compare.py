@@ -1022,3 +1022,10 @@ def test_a_best_layout_differs_from_the_plan_of_its_command_in_no_condition(busb
     for files in ((search, same), (same, search), (search, other), (other, search)):
         text = busbar.run("compare", *files, emulated=False).stdout
         assert "as the proxy runs" not in text and "--seq-length" not in text and "whose role differs" not in text
+
+
+def test_a_trace_of_a_profiler_is_refused_with_what_to_do(busbar, tmp_path):
+    (tmp_path / "kineto.json").write_text('{"schemaVersion": 1, "traceEvents": [{"ph": "X", "name": "ncclDevKernel"}]}')
+    done = busbar.run("compare", "kineto.json", "kineto.json", emulated=False, cwd=tmp_path)
+    assert done.returncode == 2 and done.stderr == ("busbar: kineto.json: busbar reads no traces of profilers; try: busbar plan or proxy with the options of this run and "
+                                                    "--json FILE, and compare its step time with the trace\n")

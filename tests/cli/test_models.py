@@ -321,6 +321,40 @@ def test_model_flops_do_not_depend_on_tp_and_cp(busbar, tmp_path, model, more):
     assert len(sums) > 1 and sums == pytest.approx([sums[0]] * len(sums), rel=1e-9)
 
 
+def latent_calls(query, indexer, recomputed, quantized):
+    """Calls over tp of two layers and one micro-batch by Megatron-LM (multi_latent_attention.py, dsa.py) and the linear layers of
+    Transformer Engine: {(kind, elements per token, whether in 8 bits): calls}. query: width of what the up projection of queries reads."""
+    calls = collections.Counter()
+    for kind, width, in_layer, outside in (
+            ("all_gather", 64, 1, 0),  # rotated part of the keys
+            ("all_gather", 7168, indexer, 3),  # input of the indexer; input of the head, twice; gradient of the embedding
+            ("all_gather", 1536, indexer, 0),
+            ("reduce_scatter", 64, 1, 0), ("reduce_scatter", query, 1, 0), ("reduce_scatter", 512, 1, 0),
+            ("reduce_scatter", 7168, 3, 2)):  # outputs of attention and MLP, gradient of the input of the MLP; embedding; head
+        calls[kind, width, False] += 2 * in_layer + outside
+    for width, times in (query, 2 + recomputed), (512, 2 + recomputed), (7168, 4):  # 7168: MLP, and gradients of both outputs
+        calls["all_gather", width, quantized] += 2 * times
+    return +calls
+
+
+@pytest.mark.parametrize("fields, query, more", [
+    ({"model_type": "deepseek_v3"}, 1536, ()), ({"model_type": "deepseek_v3", "q_lora_rank": None}, 7168, ()),
+    ({"model_type": "deepseek_v32"}, 1536, ()), ({"model_type": "deepseek_v3"}, 1536, ("--fp8", "--cluster", "h100-sxm-ib")),
+    ({"model_type": "deepseek_v3"}, 1536, ("--recompute", "selective", "--recompute-modules", "mla_up_proj"))], ids=str)
+def test_sequence_parallel_latent_attention_gathers_latents(busbar, tmp_path, fields, query, more):
+    """DeepSeek-V3: hidden 7168, latents 1536 and 512, rotation 64. With sequence parallelism the down projections read the tokens of a
+    rank, and their outputs are gathered, not their input."""
+    model = folder_of(tmp_path, "m", {**fields, "num_hidden_layers": 2, "first_k_dense_replace": 2})
+    done = busbar.run("plan", "transformer", "--model", model, "--ranks", 4, "--tp", 4, "--sequence-parallel", "--global-batch-size", 1,
+                      "--seq-length", 1024, *more, "--json", "-", emulated=False)
+    assert done.returncode == 0, done.stderr
+    calls = collections.Counter()
+    for row in json.loads(done.stdout)["roles"][0]["traffic"]:
+        if row["group"] == "tp" and row["kind"] != "all_reduce":
+            calls[row["kind"], row["count"] / 256, row["dtype"] != "bfloat16"] += row["calls"]
+    assert calls == latent_calls(query, fields["model_type"] == "deepseek_v32", "--recompute" in more, "--fp8" in more)
+
+
 def test_misspelled_activation_has_a_suggestion(busbar, tmp_path):
     folder = folder_of(tmp_path, "slip", {**LLAMA_3_8B, "hidden_act": "sillu"})
     assert "activation (hidden_act) 'sillu', did you mean 'silu'?" in rejected(busbar, "transformer", "--model", folder,

@@ -27,6 +27,7 @@ HYBRID = {"model_type": "nemotron_h", "hidden_size": 64, "intermediate_size": 12
 JAMBA = {**EXPERTS, "model_type": "jamba", "num_experts": 8, "attn_layer_period": 2, "attn_layer_offset": 1, "mamba_d_state": 4}
 T5 = {"model_type": "t5", "d_model": 64, "d_kv": 8, "num_heads": 8, "d_ff": 128, "num_layers": 2, "vocab_size": 101,
       "n_positions": 64, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
+SPARSE = {**LATENT, "model_type": "deepseek_v32", "index_n_heads": 4, "index_head_dim": 8, "index_topk": 16}
 LAYOUTS = {
     "tensor": (DENSE, ("--tp", 2, "--pp", 2, "--micro-batches", 2)),
     "sequence": (DENSE, ("--tp", 4, "--sequence-parallel", "--recompute", "full", "--recompute-num-layers", 1)),
@@ -45,6 +46,11 @@ LAYOUTS = {
     "frozen experts with sharded weights": (EXPERTS, ("--ep", 2, "--lora-rank", 4, "--lora-targets", "attention", "--dp-sync", "zero3")),
     "combined forward and backward of adapters": (EXPERTS, ("--ep", 4, "--micro-batches", 3, "--overlap-moe-expert-parallel-comm",
                                                             "--lora-rank", 4, "--dp-sync", "distributed")),
+    "latent attention": (LATENT, ("--tp", 2, "--ep", 2, "--sequence-parallel", "--recompute", "selective",
+                                  "--recompute-modules", "mla_up_proj,layernorm")),
+    "latent attention with an indexer": (SPARSE, ("--tp", 2, "--pp", 2, "--sequence-parallel", "--schedule", "zb-h1", "--micro-batches", 3)),
+    "overlapped latent attention": ({**LATENT, "q_lora_rank": None}, ("--tp", 4, "--sequence-parallel", "--tp-comm-overlap",
+                                                                       "--recompute", "full")),
     "split backward": (DENSE, ("--tp", 2, "--pp", 2, "--sequence-parallel", "--schedule", "zb-h1", "--micro-batches", 3)),
     "ring": (DENSE, ("--cp", 4)),
     "heads": (DENSE, ("--cp", 2, "--tp", 2, "--cp-comm", "a2a")),

@@ -44,6 +44,11 @@ size_t bb_block_buffer_elements(const struct bb_block *b, enum bb_block_buffer i
     const size_t keys = (size_t)(s->tokens * s->kv_heads * s->key_dim);
     const size_t values = (size_t)(s->tokens * s->kv_heads * s->value_dim);
     const size_t context = (size_t)(s->tokens * s->heads * s->value_dim);
+    const size_t query_latents = (size_t)(s->local_tokens * (s->q_lora ? s->q_lora : s->hidden));
+    const size_t key_latents = (size_t)(s->local_tokens * s->kv_lora);
+    const size_t key_positions = (size_t)(s->local_tokens * s->rope_dim), tp = (size_t)c->tp;
+    const size_t all_query_latents = query_latents * tp, all_key_latents = key_latents * tp;
+    const size_t all_key_positions = key_positions * tp;
     const size_t tokens = (size_t)(l->decoder_sizes.tokens > s->tokens ? l->decoder_sizes.tokens : s->tokens);
     const size_t experts = (size_t)s->experts, all_experts = experts * gathered_ranks;
     /* probabilities, one per pair of a token and an expert: tokens x top_k, or with a capacity factor the capacity of
@@ -236,24 +241,29 @@ int bb_block_wait_if_serial(struct bb_block *b, int op)
 
 /* ---- tensor-parallel GEMMs ---- */
 
-/* quantized: the result is the input of a GEMM with weights, which Transformer Engine quantizes before the all-gather; it
- * gathers also the scales of MXFP8 and NVFP4. */
-static int start_gather(struct bb_block *b, const char *what, int src, enum bb_block_buffer dst, bool quantized)
+int bb_block_start_gather(struct bb_block *b, const char *what, int src, enum bb_block_buffer dst, int64_t count,
+                          bool quantized)
 {
-    const struct bb_layer_sizes *s = moved_sizes(b);
-    const enum bb_gemm_precision precision = quantized ? s->precision : BB_GEMM_DTYPE;
+    const enum bb_gemm_precision precision = quantized ? moved_sizes(b)->precision : BB_GEMM_DTYPE;
     const enum bb_dtype_id saved_dtype = b->script->dtype;
     const int to = bb_block_buffer(b, dst);
-    double count = (double)(s->local_tokens * s->hidden);
+    double elements = (double)count;
     int op;
 
     if (precision != BB_GEMM_DTYPE) {
         b->script->dtype = BB_INT8;
-        count *= bb_gemm_formats[precision].bytes;
+        elements *= bb_gemm_formats[precision].bytes;
     }
-    op = bb_script_collective(b->script, b->lanes.tp, what, BB_ALL_GATHER, (size_t)count, src, to);
+    op = bb_script_collective(b->script, b->lanes.tp, what, BB_ALL_GATHER, (size_t)elements, src, to);
     b->script->dtype = saved_dtype;
     return op;
+}
+
+static int start_gather(struct bb_block *b, const char *what, int src, enum bb_block_buffer dst, bool quantized)
+{
+    const struct bb_layer_sizes *s = moved_sizes(b);
+
+    return bb_block_start_gather(b, what, src, dst, s->local_tokens * s->hidden, quantized);
 }
 
 /* As bb_block_wait_if_serial, for collectives that run during a whole GEMM also with --tp-comm-overlap. */
@@ -359,11 +369,18 @@ int bb_block_column_input(struct bb_block *b, const struct bb_column_parallel *c
     return bb_block_buffer(b, BB_BLOCK_BUFFER_FULL);
 }
 
+static bool has_sharded_latents(const struct bb_block *b, const struct bb_column_parallel *column)
+{
+    return column->gemm == BB_KERNELS_QKV && bb_layers_shards_latents(b->layers, b->script->layer);
+}
+
 int bb_block_column_forward(struct bb_block *b, const struct bb_column_parallel *column, const char *what,
                             struct bb_kernel_groups *c, int in)
 {
     int op;
 
+    if (has_sharded_latents(b, column))
+        return bb_latents_forward(b, c, add_norm(b, in));
     if (!overlaps(b) || b->gathered || norm_follows_gather(b)) {
         in = bb_block_column_input(b, column, c, in);
         bb_kernel_groups_add(c, column->gemm, BB_KERNELS_FORWARD);
@@ -451,6 +468,12 @@ void bb_block_column_backward(struct bb_block *b, const struct bb_column_paralle
         bb_block_compute(b, column->data, &c, src, out);
         return;
     }
+    if (has_sharded_latents(b, column)) {
+        bb_latents_backward(b, column, before, src, out, with_weights);
+        if (normed)
+            bb_block_kernels(b, "norm", BB_KERNELS_NORM, BB_KERNELS_DATA, out, out);
+        return;
+    }
     if (b->layers->sequence_sharded && with_weights) {
         bb_block_compute(b, column->data, &c, src, BB_NONE);
         c.n = 0;
@@ -478,6 +501,10 @@ void bb_block_column_weights(struct bb_block *b, const struct bb_column_parallel
     struct bb_kernel_groups c = *before;
     int gathered = BB_NONE, input = BB_NONE;
 
+    if (has_sharded_latents(b, column)) {
+        bb_latents_weights(b, column, before);
+        return;
+    }
     if (b->layers->sequence_sharded) {
         gathered = gather_input_again(b, column);
         input = bb_block_buffer(b, BB_BLOCK_BUFFER_FULL);

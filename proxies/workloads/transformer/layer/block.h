@@ -49,6 +49,11 @@ struct bb_layers {
  * (BB_NONE). */
 const struct bb_layer_sizes *bb_layers_sizes(const struct bb_layers *l, int layer);
 
+/* bb_layers_shards_latents - returns whether the layer has latent attention (MLA) whose down projections read only the tokens
+ * that the rank stores between layers: with sequence parallelism. False for DeepSeek-V4, whose attention Megatron-LM does not
+ * shard over tp. */
+bool bb_layers_shards_latents(const struct bb_layers *l, int layer);
+
 /* bb_layers_balanced_rows - returns the number of rows (pairs of a token and an expert) that the experts of one rank
  * process if all experts get equal shares. */
 int64_t bb_layers_balanced_rows(const struct bb_layers *l);
@@ -75,6 +80,13 @@ static inline bool bb_lane_is_used(struct bb_script_lane lane)
     /* gradients of the activations in STATE; the gradients gathered from all tp ranks */                              \
     X(GRADIENT, "activation gradients", boundary, BB_NONE)                                                             \
     X(GRADIENT_FULL, "gathered gradients", full, BB_NONE)                                                              \
+    /* MLA: latents of this rank's tokens (queries without latent: the input), of all tp ranks; their gradients */     \
+    X(QUERY_LATENT, "query latents", query_latents, BB_NONE)                                                           \
+    X(ALL_QUERY_LATENT, "all query latents", all_query_latents, BB_NONE)                                               \
+    X(KEY_LATENT, "key and value latents", key_latents, BB_NONE)                                                       \
+    X(ALL_KEY_LATENT, "all key and value latents", all_key_latents, BB_NONE)                                           \
+    X(KEY_POSITION, "key positions", key_positions, BB_NONE)                                                           \
+    X(ALL_KEY_POSITION, "all key positions", all_key_positions, BB_NONE)                                               \
     /* context parallelism, keys and values: ring: block in use, block being received (NEXT_); all_gather: all */      \
     X(KEYS, "keys and values", kv_block, BB_NONE)                                                                      \
     X(NEXT_KEYS, "next keys and values", kv_block, BB_NONE)                                                            \
@@ -168,6 +180,13 @@ struct bb_column_parallel {
                                    gradient; 0 means STATE */
 };
 
+/* bb_block_start_gather - start the all-gather of `count` elements of buffer src over tp into dst.
+ *   quantized  the result is the input of a GEMM with weights, which Transformer Engine quantizes before the all-gather; it
+ *              gathers also the scales of MXFP8 and NVFP4
+ *   Returns    the operation's program index */
+int bb_block_start_gather(struct bb_block *b, const char *what, int src, enum bb_block_buffer dst, int64_t count,
+                          bool quantized);
+
 /* bb_block_gather - all-gather the activations or gradients in buffer src over tp into dst, and wait. Returns the
  * program's index of buffer dst. Requires sequence parallelism. */
 int bb_block_gather(struct bb_block *b, const char *what, int src, enum bb_block_buffer dst);
@@ -234,6 +253,19 @@ void bb_decoder_begin_backward(struct bb_block *b);
 void bb_cross_forward(struct bb_block *b, int in, int out);
 void bb_cross_backward(struct bb_block *b, int in, int out, bool with_weights);
 void bb_cross_weights(struct bb_block *b);
+
+/* ---- latent_attention.c: projections of latent attention (MLA) with sequence parallelism ---- */
+
+/* bb_latents_forward - add the down projections, which read the normed tokens of the rank (buffer `in`), and the all-gathers
+ * of the latents; append the up projections and those of the indexer to c. Returns the buffer that they read. */
+int bb_latents_forward(struct bb_block *b, struct bb_kernel_groups *c, int in);
+/* bb_latents_recompute - if selective recomputation recomputes the up projections, gather the latents again for them. */
+void bb_latents_recompute(struct bb_block *b);
+/* bb_latents_backward, bb_latents_weights - as bb_block_column_backward without the norm, and bb_block_column_weights. */
+void bb_latents_backward(struct bb_block *b, const struct bb_column_parallel *column,
+                         const struct bb_kernel_groups *before, int src, int out, bool with_weights);
+void bb_latents_weights(struct bb_block *b, const struct bb_column_parallel *column,
+                        const struct bb_kernel_groups *before);
 
 /* ---- context_parallel.c: attention over the ranks of cp ---- */
 

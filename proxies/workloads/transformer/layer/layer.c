@@ -73,6 +73,7 @@ static void recompute_sublayer(struct bb_block *b, const struct sublayer *sublay
 
     if (sublayer->attention && c->arch->kv_lora > 0) {
         bb_block_recompute(b, BB_MODULE_NORM, "norm", BB_KERNELS_NORM_AGAIN, 0);
+        bb_latents_recompute(b);
         bb_block_recompute(b, BB_MODULE_LATENT_UP, "latent projections", BB_KERNELS_LATENT_UP, 0);
     }
     if (!sublayer->attention && bb_layers_recomputes(c, BB_MODULE_MLP)) {

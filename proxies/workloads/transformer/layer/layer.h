@@ -14,8 +14,13 @@
  *   + sequence parallel per sublayer (attention, MLP): forward all_gather X, reduce_scatter X; backward all_gather X of
  *                       the output gradient, all_gather X of the saved input during the data-gradient GEMM,
  *                       reduce_scatter X during the weight-gradient GEMM; 6 all_gather and 4 reduce_scatter per layer
+ *   + latent attention  (MLA, multi_latent_attention.py) instead of the input of attention: the down projections, whose
+ *                       weights tp does not shard, read the X / t of the rank. Forward: all_gather of the key positions
+ *                       (rope), of the query latents (without one, of the input) and of the key and value latents; backward:
+ *                       both latents again, and reduce_scatter of the three gradients. The indexer of DeepSeek-V3.2 (dsa.py)
+ *                       reads all tokens: all_gather X of its input and of the query latents, without gradients
  *   + overlap           Transformer Engine's user buffers (initialize_ub) and asynchronous TP of PyTorch: a rank computes its
- *                       own 1 / t of the tokens while it receives the others' (all_gather of the input of QKV and MLP up, and
+ *                       own 1 / t of the tokens while it receives the others' (all_gather of the input of QKV (not latents) and MLP up, and
  *                       of the output gradient), or sends the other ranks' sums while it computes (reduce_scatter). One
  *                       t-th of the GEMM is not concurrent with the collective: the last chunk after an all_gather, the
  *                       first chunk before a reduce_scatter
@@ -213,7 +218,7 @@ struct bb_block {
     bool recomputing;    /* internal: the operations being added recompute activations and report no model FLOPs */
     bool skip_recompute; /* set by the caller: the layer of the next bb_block_backward is not recomputed, although
                             --recompute is full */
-    int buffers[48]; /* internal: program index of each buffer, indexed by enum bb_block_buffer; BB_NONE: not created
+    int buffers[64]; /* internal: program index of each buffer, indexed by enum bb_block_buffer; BB_NONE: not created
                         yet */
     /* internal, dedup dispatch: program indices of the operations that send the chunks of rows (token copies), and
      * the probabilities, to other nodes */

@@ -43,12 +43,12 @@ static struct gemm product(const char *name, struct bb_gemm_shape shape)
     return (struct gemm){.name = name, .shape = shape, .activations_only = true};
 }
 
-/* A linear layer whose weights tp does not shard: each rank of tp runs it on the same tokens. */
-static struct gemm repeated_gemm(const struct bb_layer_sizes *s, const char *name, int64_t in, int64_t out)
+/* A linear layer whose weights tp does not shard: each rank of tp runs it on the same tokens, or on its own 1 / tp. */
+static struct gemm whole_gemm(const struct bb_layer_sizes *s, const char *name, int64_t rows, int64_t in, int64_t out)
 {
-    struct gemm gemm = linear_gemm(s, name, s->tokens, in, out, 1);
+    struct gemm gemm = linear_gemm(s, name, rows, in, out, 1);
 
-    gemm.share = s->repeated_share;
+    gemm.share = rows == s->tokens ? s->repeated_share : 0;
     return gemm;
 }
 
@@ -74,6 +74,16 @@ static int64_t qkv_width(const struct bb_layer_sizes *s)
     return s->heads * s->key_dim + s->kv_heads * (s->key_dim + s->value_dim);
 }
 
+static int latent_down_gemms(const struct bb_layer_sizes *s, int64_t rows, struct gemm *p)
+{
+    int n = 0;
+
+    if (s->q_lora)
+        p[n++] = whole_gemm(s, "query down", rows, s->hidden, s->q_lora);
+    p[n++] = whole_gemm(s, "key value down", rows, s->hidden, s->kv_lora + (s->streams ? 0 : s->rope_dim));
+    return n;
+}
+
 static int latent_up_gemms(const struct bb_layer_sizes *s, struct gemm *p)
 {
     p[0] = linear_gemm(s, "query", s->tokens, s->q_lora ? s->q_lora : s->hidden, s->heads * s->key_dim, 1);
@@ -81,10 +91,24 @@ static int latent_up_gemms(const struct bb_layer_sizes *s, struct gemm *p)
     return s->streams ? 1 : 2; /* DeepSeek-V4: the latent is key and value */
 }
 
+static int index_gemms(const struct bb_layer_sizes *s, struct gemm *p)
+{
+    if (s->index_heads == 0)
+        return 0;
+    p[0] = whole_gemm(s, "index query", s->tokens, s->q_lora, s->index_heads * s->index_dim);
+    if (s->ratio) {
+        p[1] = wide_gemm(s, "index weights", s->hidden, s->index_heads, 1, s->repeated_share);
+        return 2;
+    }
+    p[1] = whole_gemm(s, "index key", s->tokens, s->hidden, s->index_dim);
+    p[2] = whole_gemm(s, "index weights", s->tokens, s->hidden, s->index_heads);
+    return 3;
+}
+
 static int qkv_gemms(const struct bb_layer_sizes *s, struct gemm *p)
 {
     int64_t gate = s->out_gate ? s->heads * s->value_dim : 0, steps = s->chunk ? (s->delta ? 2 : 1) * s->heads : 0;
-    int n = 0;
+    int n;
 
     if (s->step_rank) {
         p[0] = linear_gemm(s, "scan input", s->tokens, s->hidden, 2 * s->heads, 1);
@@ -96,21 +120,11 @@ static int qkv_gemms(const struct bb_layer_sizes *s, struct gemm *p)
         p[0] = linear_gemm(s, s->chunk ? "scan input" : "qkv", s->tokens, s->hidden, qkv_width(s) + gate + steps, 1);
         return 1;
     }
-    if (s->q_lora)
-        p[n++] = repeated_gemm(s, "query down", s->hidden, s->q_lora);
-    p[n++] = repeated_gemm(s, "key value down", s->hidden, s->kv_lora + (s->streams ? 0 : s->rope_dim));
+    n = latent_down_gemms(s, s->tokens, p);
     n += latent_up_gemms(s, p + n);
     if (s->ratio)
         p[n++] = wide_gemm(s, "compressor", s->hidden, 2 * (s->compressor + s->index_compressor), 1, s->repeated_share);
-    if (s->index_heads)
-        p[n++] = repeated_gemm(s, "index query", s->q_lora, s->index_heads * s->index_dim);
-    if (s->index_heads && s->ratio)
-        p[n++] = wide_gemm(s, "index weights", s->hidden, s->index_heads, 1, s->repeated_share);
-    if (s->index_heads && !s->ratio) {
-        p[n++] = repeated_gemm(s, "index key", s->hidden, s->index_dim);
-        p[n++] = repeated_gemm(s, "index weights", s->hidden, s->index_heads);
-    }
-    return n;
+    return n + index_gemms(s, p + n);
 }
 
 /* Lists the GEMMs of a scan layer (state-space or linear attention), one chunk of tokens at a time (see
@@ -190,8 +204,12 @@ static int base_gemms(const struct bb_layer_sizes *s, enum bb_kernels_kind kind,
     case BB_KERNELS_KEY:
         p[0] = linear_gemm(s, "key", s->tokens, s->hidden, s->kv_heads * s->key_dim, 1);
         return 1;
+    case BB_KERNELS_LATENT_DOWN:
+        return latent_down_gemms(s, s->local_tokens, p);
     case BB_KERNELS_LATENT_UP:
         return latent_up_gemms(s, p);
+    case BB_KERNELS_INDEX:
+        return index_gemms(s, p);
     case BB_KERNELS_CORE:
         return core_gemms(s, s->keys, s->sequence, p);
     case BB_KERNELS_CORE_BLOCK:
@@ -248,7 +266,8 @@ static int forward_gemms(const struct bb_layer_sizes *s, enum bb_kernels_kind ki
     const bool up = kind == BB_KERNELS_UP || kind == BB_KERNELS_SHARED_UP || kind == BB_KERNELS_EXPERTS;
     const bool mlp = up || kind == BB_KERNELS_DOWN || kind == BB_KERNELS_SHARED_DOWN, qkv = kind == BB_KERNELS_QKV;
     const bool row = kind == BB_KERNELS_OUT || kind == BB_KERNELS_DOWN || kind == BB_KERNELS_SHARED_DOWN;
-    const bool adapts = qkv || kind == BB_KERNELS_LATENT_UP || kind == BB_KERNELS_OUT || (mlp && !s->lora_attention);
+    const bool down = kind == BB_KERNELS_LATENT_DOWN, latent = down || kind == BB_KERNELS_LATENT_UP;
+    const bool adapts = qkv || latent || kind == BB_KERNELS_OUT || (mlp && !s->lora_attention);
     const int n = base_gemms(s, kind, rows, p);
     int at = n;
 
@@ -265,7 +284,7 @@ static int forward_gemms(const struct bb_layer_sizes *s, enum bb_kernels_kind ki
         p[at++] = linear_gemm(s, "adapter out", m, s->lora_rank, weight->n, each);
         p[at - 1].experts = p[at - 2].experts = s->shared_adapters ? 1 : p[i].experts;
         /* each rank of tp has the matrix of the side that tp does not shard of the weight */
-        p[at - 2].share = row || kind == BB_KERNELS_EXPERTS ? p[i].share : s->repeated_share;
+        p[at - 2].share = row || down || kind == BB_KERNELS_EXPERTS ? p[i].share : s->repeated_share;
         p[at - 1].share = row ? s->repeated_share : p[i].share;
     }
     return at;

@@ -23,7 +23,9 @@ enum bb_kernels_kind {
     BB_KERNELS_QKV, /* Q, K and V projections; with latent attention (MLA) their down and up projections; in a scan
                        layer (such as Mamba) the input projection */
     BB_KERNELS_KEY, /* of QKV, the GEMM of the keys, and the rotation of keys and queries */
-    BB_KERNELS_LATENT_UP, /* the up projections of QKV with latent attention (MLA), and the rotation */
+    BB_KERNELS_LATENT_DOWN, /* the down projections of QKV with latent attention (MLA), of local_tokens */
+    BB_KERNELS_LATENT_UP,   /* the up projections of QKV with latent attention (MLA), and the rotation */
+    BB_KERNELS_INDEX,       /* of QKV, the projections of the indexer */
     BB_KERNELS_CORE, /* attention scores and context; in a scan layer (state-space or linear attention), the GEMMs of
                         all chunks */
     BB_KERNELS_CORE_BLOCK, /* ring context parallelism: attention of one rank's queries to one block of keys and

@@ -358,20 +358,29 @@ int64_t bb_layers_balanced_rows(const struct bb_layers *l)
     return l->sizes.local_tokens * l->sizes.top_k * l->config.etp;
 }
 
+bool bb_layers_shards_latents(const struct bb_layers *l, int layer)
+{
+    const struct bb_layer_sizes *s = bb_layers_sizes(l, layer);
+
+    return l->sequence_sharded && s->kv_lora > 0 && s->streams == 0;
+}
+
 double bb_layers_flops(const struct bb_layers *l, int layer)
 {
     const struct bb_arch *a = l->config.arch;
     const bool crosses = bb_arch_is_decoder(a, layer), expert = bb_arch_has_experts(a, layer);
     const bool dense = !expert && bb_arch_has_mlp(a, layer), mixes = bb_arch_has_mixer(a, layer);
+    const bool latent = mixes && bb_layers_shards_latents(l, layer);
     const struct {
         bool applies;
         enum bb_kernels_kind kind;
     } rows[] = {
-        {mixes, BB_KERNELS_QKV},           {mixes, BB_KERNELS_CORE},         {mixes, BB_KERNELS_OUT},
-        {crosses, BB_KERNELS_CROSS_QUERY}, {crosses, BB_KERNELS_CROSS_KEYS}, {crosses, BB_KERNELS_CROSS_CORE},
-        {crosses, BB_KERNELS_OUT},         {expert, BB_KERNELS_ROUTER},      {expert, BB_KERNELS_EXPERTS},
-        {expert, BB_KERNELS_SHARED_UP},    {expert, BB_KERNELS_SHARED_DOWN}, {expert, BB_KERNELS_LATENT_IN},
-        {expert, BB_KERNELS_LATENT_OUT},   {dense, BB_KERNELS_UP},           {dense, BB_KERNELS_DOWN},
+        {mixes && !latent, BB_KERNELS_QKV}, {latent, BB_KERNELS_LATENT_DOWN}, {latent, BB_KERNELS_LATENT_UP},
+        {latent, BB_KERNELS_INDEX},         {mixes, BB_KERNELS_CORE},         {mixes, BB_KERNELS_OUT},
+        {crosses, BB_KERNELS_CROSS_QUERY},  {crosses, BB_KERNELS_CROSS_KEYS}, {crosses, BB_KERNELS_CROSS_CORE},
+        {crosses, BB_KERNELS_OUT},          {expert, BB_KERNELS_ROUTER},      {expert, BB_KERNELS_EXPERTS},
+        {expert, BB_KERNELS_SHARED_UP},     {expert, BB_KERNELS_SHARED_DOWN}, {expert, BB_KERNELS_LATENT_IN},
+        {expert, BB_KERNELS_LATENT_OUT},    {dense, BB_KERNELS_UP},           {dense, BB_KERNELS_DOWN},
     };
     struct bb_kernel_groups c = {.rows = bb_layers_balanced_rows(l)};
 

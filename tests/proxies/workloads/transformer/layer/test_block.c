@@ -835,6 +835,30 @@ static void recomputation_adds_its_time(void **state)
     assert_true(fabs(backward_us(l, BB_RECOMPUTE_FULL, &forward) - 3 * forward) < 1e-6);
 }
 
+/* With sequence parallelism each tp rank has 1 / tp of the rows of the down projections (7168 to 1536 and 576), and nothing is
+ * repeated but the projections and scores of an indexer. */
+static void sequence_parallelism_divides_latent_projections(void **state)
+{
+    const double latent = 187107328 - 1536 - 512, index = 1536 * 8192 + 7168 * 192, n = 4096;
+    const double divided = (2 * n * (latent + 396361728) + 2 * n * n * 128 * (192 + 128)) / 8;
+    const double repeated = 2 * n * index + 2 * n * n * 64 * 128;
+    struct layer_step l = {.arch = published("deepseek_v3"),
+                           .grid = {.ranks = 8, .tp = 8},
+                           .config = {.sequence = 4096, .dtype = BB_BFLOAT16, .sequence_parallel = true}};
+    double forward;
+
+    (void)state;
+    expect_flops(l, divided);
+    assert_true(fabs(backward_us(l, BB_RECOMPUTE_NONE, &forward) - 2 * divided / 1e8) < 1e-6);
+    assert_true(fabs(forward - divided / 1e8) < 1e-6);
+    l.arch.index_heads = 64;
+    l.arch.index_dim = 128;
+    assert_true(fabs(backward_us(l, BB_RECOMPUTE_NONE, &forward) - 2 * (divided + repeated) / 1e8) < 1e-6);
+    assert_int_equal(layer_step_init(&l, both), 0);
+    assert_true(flops_of(&l, BB_PHASE_FORWARD) == divided + repeated / 8);
+    layer_step_release(&l);
+}
+
 /* Checkpointed operations: the GEMMs of the keys, of the attention output and of the second up projection (gated MLP). With tp the
  * sum after attention is repeated as an all-reduce, but not as a reduce-scatter, whose output is stored. */
 static void checkpointed_operations_add_their_time(void **state)
@@ -949,20 +973,18 @@ static void accumulates_gradients_of_each_micro_batch(void **state)
 /* Kernel times as given for a whole layer. */
 static void given_layer_times_are_divided_among_kernels(void **state)
 {
-    struct layer_step l = tensor(true);
-    double forward_us = 0, backward_us = 0;
+    struct layer_step steps[] = {tensor(true), {.arch = published("deepseek_v3"), .grid = {.ranks = 2, .tp = 2}}};
 
     (void)state;
-    l.config.forward_us = 120;
-    l.config.backward_us = 300;
-    assert_int_equal(layer_step_init(&l, both), 0);
-    for (size_t i = 0; i < l.step.roles[0].program.n_ops; i++) {
-        const struct bb_op *op = &l.step.roles[0].program.ops[i];
+    steps[1].config = (struct bb_layers_config){.sequence = 64, .dtype = BB_BFLOAT16, .sequence_parallel = true};
+    for (int i = 0; i < 2; i++) {
+        double forward_us, us;
 
-        *(op->phase == BB_PHASE_FORWARD ? &forward_us : &backward_us) += op->compute_us;
+        steps[i].config.forward_us = 120;
+        steps[i].config.backward_us = 300;
+        us = backward_us(steps[i], BB_RECOMPUTE_NONE, &forward_us);
+        assert_true(fabs(forward_us - 120) < 1e-6 && fabs(us - 300) < 1e-6);
     }
-    assert_true(fabs(forward_us - 120) < 1e-6 && fabs(backward_us - 300) < 1e-6);
-    layer_step_release(&l);
 }
 
 /* ---- layouts ---- */
@@ -1079,6 +1101,7 @@ int main(void)
         cmocka_unit_test(step_flops_match_6p_per_token),
         cmocka_unit_test(accumulates_gradients_of_each_micro_batch),
         cmocka_unit_test(recomputation_adds_its_time),
+        cmocka_unit_test(sequence_parallelism_divides_latent_projections),
         cmocka_unit_test(checkpointed_operations_add_their_time),
         cmocka_unit_test(recomputed_modules_add_their_time),
         cmocka_unit_test(padded_capacity_takes_time_but_no_model_flops),

@@ -3,6 +3,7 @@
 
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/clock.h"
+#include "bootstrap/results/results.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 static const double SHARE = 20; /* save() delays changes other than rows, so that writing them takes at most 1/SHARE of
                                    the run's time */
 static const size_t FORMAT = JSON_INDENT(1) | JSON_REAL_PRECISION(12);
+#define WRITE_ERROR "cannot write the results: %s: %s"
 
 /* ---- JSON text ---- */
 
@@ -132,18 +134,51 @@ static int overwrite_tail(struct bb_document *d, size_t from)
     return error;
 }
 
-/* Writes a tail that only has the status after the saved rows. It is not longer than the old tail. Returns 0 or errno. */
-static int write_short_tail(struct bb_document *d)
+static const char *path_of(const struct bb_document *d)
 {
-    const char *status = json_string_value(json_object_get(d->root, "status"));
-    char *tail = status ? bb_format("\n ],\n \"status\": \"%s\"\n}\n", strcmp(status, "running") ? "failed" : status)
-                        : bb_copy_text("\n ]\n}\n");
-    const int error = write_at(fileno(d->file.out), tail, strlen(tail), (off_t)d->saved);
+    return d->replaces ? d->replaces : d->file.path;
+}
 
-    if (!error)
-        d->end = d->saved + strlen(tail);
-    free(tail);
-    return error;
+/* Returns the text of a tail that only has the status and, of a failed run, the reason: that of the run, or that the file could not
+ * be written; owned by the caller. error: errno of the write that failed; 0: without the reason */
+static char *short_tail(const struct bb_document *d, int error)
+{
+    static const char key[] = "\n \"reason\": ";
+    const char *status = json_string_value(json_object_get(d->root, "status"));
+    const bool failed = status && strcmp(status, "running") != 0;
+    json_t *fields = json_object(), *known = json_object_get(d->root, "reason");
+    char *text, *tail;
+
+    if (failed && error && !memmem(d->text, d->rows_at, key, strlen(key))) { /* the head has none */
+        char *reason = bb_format(WRITE_ERROR, path_of(d), strerror(error));
+
+        json_object_set_new(fields, "reason", json_is_string(known) ? json_incref(known) : bb_json_text(reason));
+        free(reason);
+    }
+    if (status)
+        json_object_set_new(fields, "status", json_string(failed ? "failed" : status));
+    text = json_dumps(fields, FORMAT);
+    tail = bb_format("\n ]%s%s\n", status ? "," : "\n", text + 1);
+    free(text);
+    json_decref(fields);
+    return tail;
+}
+
+/* Writes a short tail after the saved rows: with the reason, or, if that needs another block of the disk, without it, so that it is
+ * not longer than the old tail. Returns 0 or errno. */
+static int write_short_tail(struct bb_document *d, int error)
+{
+    int rc = ENOSPC;
+
+    for (int try = 0; try < 2 && rc; try++) {
+        char *tail = short_tail(d, try == 0 ? error : 0);
+
+        rc = write_at(fileno(d->file.out), tail, strlen(tail), (off_t)d->saved);
+        if (!rc)
+            d->end = d->saved + strlen(tail);
+        free(tail);
+    }
+    return rc;
 }
 
 /* Writes the file again after another process damaged it. damage: "shortened" or "changed", for the message at the end
@@ -188,7 +223,7 @@ static int save_changes(struct bb_document *d)
     error = overwrite_tail(d, d->saved);
     if (!error)
         d->saved = d->rows_end;
-    else if (overwrite_tail(d, d->rows_end) == 0 || write_short_tail(d) == 0)
+    else if (overwrite_tail(d, d->rows_end) == 0 || write_short_tail(d, error) == 0)
         (void)!ftruncate(fd, (off_t)d->end); /* errors are ignored: the write error of the row is returned */
     return error;
 }
@@ -225,11 +260,6 @@ static int sync_file(struct bb_document *d)
     return error ? error : bb_outfile_sync(fileno(d->file.out));
 }
 
-static const char *path_of(const struct bb_document *d)
-{
-    return d->replaces ? d->replaces : d->file.path;
-}
-
 /* Writes a change to the file. A row is written at once, unless the last write failed. Any other change, and a row
  * after a failed write, is written only if at least SHARE times the duration of the last write has passed since that
  * write; otherwise a later change writes it. */
@@ -254,7 +284,7 @@ static void save(struct bb_document *d, bool row)
 static int report_once(struct bb_document *d, int error)
 {
     if (error && !d->reported)
-        bb_err(BB_EFAIL, "cannot write the results: %s: %s", path_of(d), strerror(error));
+        bb_err(BB_EFAIL, WRITE_ERROR, path_of(d), strerror(error));
     d->reported |= error != 0;
     return error ? -BB_EFAIL : 0;
 }
@@ -273,7 +303,7 @@ int bb_document_open(struct bb_document *d, json_t *root, const char *path)
         return bb_outfile_check(path, "the results");
     }
     error = path ? make_file(d, path) : 0;
-    return error ? bb_err(BB_EUSAGE, "cannot write the results: %s: %s", path, strerror(error)) : 0;
+    return error ? bb_err(BB_EUSAGE, WRITE_ERROR, path, strerror(error)) : 0;
 }
 
 /* Adds the text of a row to the document's text. list: JSON text of {"": [row]}, so that the row is indented. */

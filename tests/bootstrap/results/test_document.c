@@ -276,33 +276,46 @@ static void full_disk_keeps_the_saved_rows(void **state)
     bb_document_release(&d);
 }
 
-/* The fields after the rows do not fit: the file keeps the rows and the status. */
+/* The fields after the rows do not fit: the file keeps the rows and the status, and the reason if that fits. */
 static void full_disk_keeps_the_rows_without_long_fields(void **state)
 {
-    struct rlimit before, limit;
-    struct bb_document d;
-    struct capture captured;
-    char text[4000];
-    json_t *root;
+    static const struct {
+        rlim_t room; /* bytes beyond the first file */
+        const char *known, *reason;
+    } cases[] = {{7, NULL, NULL}, {500, NULL, ": File too large"}, {500, "rank 2 is lost", "rank 2 is lost"}};
 
     (void)state;
-    memset(text, 'x', sizeof(text));
-    open_with_rows(&d, 20);
-    getrlimit(RLIMIT_FSIZE, &before);
-    limit = (struct rlimit){.rlim_cur = strlen(content(path)) + 7, .rlim_max = before.rlim_max};
-    capture_begin(&captured);
-    setrlimit(RLIMIT_FSIZE, &limit);
-    assert_int_equal(bb_document_set(&d, "long", json_stringn(text, sizeof(text))), 0);
-    root = json_load_file(path, 0, NULL);
-    assert_string_equal(json_string_value(json_object_get(root, "status")), "running");
-    json_decref(root);
-    assert_int_equal(finish(&d, "ok"), -BB_EFAIL);
-    setrlimit(RLIMIT_FSIZE, &before);
-    (void)capture_end(&captured);
-    root = json_load_file(path, 0, NULL);
-    assert_int_equal(json_array_size(json_object_get(root, "results")), 20);
-    assert_string_equal(json_string_value(json_object_get(root, "status")), "failed");
-    json_decref(root);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct rlimit before, limit;
+        struct bb_document d;
+        struct capture captured;
+        char text[4000];
+        const char *reason;
+        json_t *root;
+
+        memset(text, 'x', sizeof(text));
+        (void)unlink(path);
+        open_with_rows(&d, 20);
+        getrlimit(RLIMIT_FSIZE, &before);
+        limit = (struct rlimit){.rlim_cur = strlen(content(path)) + cases[i].room, .rlim_max = before.rlim_max};
+        capture_begin(&captured);
+        setrlimit(RLIMIT_FSIZE, &limit);
+        assert_int_equal(bb_document_set(&d, "long", json_stringn(text, sizeof(text))), 0);
+        root = json_load_file(path, 0, NULL);
+        assert_string_equal(json_string_value(json_object_get(root, "status")), "running");
+        json_decref(root);
+        if (cases[i].known)
+            json_object_set_new(d.root, "reason", json_string(cases[i].known));
+        assert_int_equal(finish(&d, cases[i].known ? "failed" : "ok"), -BB_EFAIL);
+        setrlimit(RLIMIT_FSIZE, &before);
+        (void)capture_end(&captured);
+        root = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
+        assert_int_equal(json_array_size(json_object_get(root, "results")), 20);
+        assert_string_equal(json_string_value(json_object_get(root, "status")), "failed");
+        reason = json_string_value(json_object_get(root, "reason"));
+        assert_true(cases[i].reason ? reason && strstr(reason, cases[i].reason) : !reason);
+        json_decref(root);
+    }
 }
 
 /* While the file is flushed, its status is never "ok"; the final file has it. */

@@ -96,10 +96,12 @@ static const struct bb_foreign_name foreign[] = {
 #define ANY_SLOW_PART "any slow NIC, path, rail or switch ends the run with status 5"
 static const struct bb_foreign_name rails_foreign[] = {
     {"nagios", "an option of health", "busbar health --only rails --nagios", NULL},
+    {"quick", "--size 64M -n 5", "--size 64M -n 5", NULL},
     {"max-slow", NULL, ANY_SLOW_PART, NULL},
     {NULL, NULL, NULL, NULL}};
 static const struct bb_foreign_name nodes_foreign[] = {
     {"nagios", "an option of health", "busbar health --only pairs --nagios", NULL},
+    {"quick", "--size 64M -n 5", "--size 64M -n 5", NULL},
     {"max-slow", NULL, ANY_SLOW_PART, NULL},
     {"repeats metrics direction schedule latency-sizes bandwidth-sizes", NULL,
      "it belongs to bench p2p without --nodes (-n N: operations of each measurement)", NULL},

@@ -99,7 +99,7 @@ static const char *part_text(const struct bb_health_report *r, const struct bb_h
         break;
     case BB_HEALTH_A_RAIL:
         snprintf(text, 256, "rail of GPU %d%s", f->gpu,
-                 f->whole                           ? " on all nodes, or all but one"
+                 f->whole                           ? " on every node, except perhaps one"
                  : f->test < BB_HEALTH_RAILS_ALONE  ? " on most nodes"
                  : r->health->skip[BB_HEALTH_PAIRS] ? ", or one NIC of it"
                                                     : "");
@@ -132,6 +132,7 @@ static bool is_outlier(const struct bb_health_finding *f)
 }
 
 enum { HINT = 128 };
+#define MARGIN 1.05 /* between a measured value and the default limit of the command that is to find the part again */
 
 /* Returns what a value is judged against: an outlier, its peers. */
 static double reference_of(const struct bb_health_finding *f)
@@ -165,8 +166,8 @@ static bool name_link(const struct bb_health *h, const struct bb_health_finding 
         return false;
     n = snprintf(text, HINT, ": GPU %d, GPU %d, or the link between them; to find which: busbar bench copy",
                  MIN(f->gpu, other), MAX(f->gpu, other));
-    if (2 / (1 + part_of(f)) < 1.2) /* its default: so fast a link is not slow */
-        snprintf(text + n, (size_t)(HINT - n), " --slow %.3f", 2 / (1 + part_of(f)));
+    if (1 / part_of(f) < 1.2 * MARGIN) /* so fast a link is not slow by the default, 1.2 */
+        snprintf(text + n, (size_t)(HINT - n), " --slow %.2f", (1 + 1 / part_of(f)) / 2);
     return true;
 }
 
@@ -180,14 +181,13 @@ static bool is_only_pair(const struct bb_health *h, const struct bb_health_findi
     return ((f->part == BB_HEALTH_A_PATH && f->gpu >= 0) || is_rail) && h->gpus > 1 && nodes == 2;
 }
 
-/* Writes the command that finds the slow end, which needs a limit between the measured part and 1: its default is 0.8. */
+/* Writes the command that finds the slow end, with a limit between the measured part and 1 if its default, 0.8, may not find it. */
 static void write_p2p(const struct bb_health_finding *f, char text[HINT])
 {
-    const double limit = (1 + part_of(f)) / 2;
     const int n = snprintf(text, HINT, "; to find which end: busbar bench p2p");
 
-    if (limit > 0.8)
-        snprintf(text + n, (size_t)(HINT - n), " --slow %.2f", limit);
+    if (part_of(f) * MARGIN > 0.8)
+        snprintf(text + n, (size_t)(HINT - n), " --slow %.2f", (1 + part_of(f)) / 2);
 }
 
 /* What a finding means, or what separates its causes; the first row that applies. */
@@ -911,11 +911,30 @@ static bool prints_only_drain(const struct bb_health_report *r)
            !bb_results_on_stdout(common->json, common->csv);
 }
 
+/* Returns whether a finding names a GPU by a number that differs from that of nvidia-smi, because rank 0 does not see GPU 0, GPU 1
+ * and so on. */
+static bool has_other_numbers(const struct bb_health_report *r)
+{
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    bool names_gpu = false;
+
+    for (size_t i = 0; i < r->health->n; i++)
+        names_gpu |= device_of(r, &r->health->findings[i]) != NULL;
+    for (int gpu = 0; visible && *visible; gpu++) {
+        char *end;
+
+        if (strtol(visible, &end, 10) != gpu || end == visible || (*end && *end != ','))
+            return names_gpu;
+        visible = *end ? end + 1 : end;
+    }
+    return false;
+}
+
 /* Returns how many of the 25 lines of a report are left for findings; 0: it has lines that are not counted here. */
 static int lines_left(const struct bb_health_report *r, const json_t *fields)
 {
     enum { LINES = 25, HEADER = 6, END = 2 }; /* END: about failed nodes, and the verdict */
-    int left = LINES - HEADER - END - (int)json_array_size(json_object_get(fields, "soak")) -
+    int left = LINES - HEADER - END - has_other_numbers(r) - (int)json_array_size(json_object_get(fields, "soak")) -
                json_is_string(json_object_get(fields, "restricted_by"));
 
     for (size_t i = 0; i < r->health->n; i++)
@@ -1000,6 +1019,11 @@ int bb_health_finish(const struct bb_health_report *r, int last)
                     differs ? "; " : "", stages,
                     differs ? " on another number of nodes than in the baseline are not judged" : "");
         }
+        if (has_other_numbers(r))
+            fputs(
+                "# GPUs are numbered in the order of the ranks of a node, by CUDA_VISIBLE_DEVICES; nvidia-smi -i also "
+                "accepts their PCI addresses\n",
+                r->session->out);
         bb_health_print_summary(fields,
                                 &(struct bb_health_scope){r->tables ? "all" : r->options->only, r->options->from,
                                                           r->options->common.full, r->options->drain,

@@ -547,6 +547,23 @@ def test_two_nodes_name_the_command_that_finds_the_end(busbar, tmp_path):
     assert re.search(r"^# cause: rank 2 \(\S+-node1, GPU 0, 0000:01:00.0\) or its NIC: ", done.stdout, re.M)
 
 
+def test_numbers_of_gpus_are_explained(busbar, tmp_path):
+    """GPU 2 of CUDA_VISIBLE_DEVICES is GPU 5 of nvidia-smi, whose PCI address is 6."""
+    for visible, note in (("2,3,5,7", True), ("0,1,2,3", False)):
+        _, _, done = health(busbar, tmp_path, "--only", "gpu", ranks=4, nodes=1, status=5, slow="rank=2:1.3", CUDA_VISIBLE_DEVICES=visible)
+        assert ("GPU 2 (0000:06:00.0)" in done.stdout) == ("# GPUs are numbered in the order of the ranks of a node" in done.stdout) == note, done.stdout
+    _, _, done = health(busbar, tmp_path, "--only", "gpu", ranks=4, nodes=1, CUDA_VISIBLE_DEVICES="2,3,5,7")
+    assert "numbered" not in done.stdout
+
+
+def test_advice_has_no_limit_that_the_default_includes(busbar, tmp_path):
+    """A pair at 70 % is slow by the default of `bench copy`, 1.2."""
+    root, _, _ = health(busbar, tmp_path, "--only", "copies", ranks=4, nodes=1, status=5, EMU_SLOW_LINKS="nvlink0-1:0.7")
+    assert root["findings"][0]["reason"].endswith(": GPU 0, GPU 1, or the link between them; to find which: busbar-emulated bench copy")
+    done = busbar.run("bench", "copy", ranks=4, env={"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_SLOW_LINKS": "nvlink0-1:0.7"})
+    assert "# SLOW: 0 GPUs, 1 pair; first: GPU 0 " in done.stdout, done.stdout
+
+
 def test_advice_finds_what_is_slightly_slow(busbar, tmp_path):
     """The default of --slow finds neither; the command is the same on stdout and stderr, and names the program that runs."""
     for only, ranks, nodes, slow, env, cause in (("pairs", 12, 2, "link=node1-nic3:0.95", {}, r"# cause: rank 9 \("),
@@ -726,7 +743,7 @@ def test_values_without_majority_blame_no_node(busbar, tmp_path, parameters, tex
     assert f"{finding['reason']}, as in the baseline" in [f["reason"] for f in again["findings"]] and item in again["inventory"]
 
 
-@pytest.mark.parametrize("nodes, slow, name", [(6, 6, "all nodes, or all but one"), (6, 5, "all nodes, or all but one"), (9, 7, "most nodes")])
+@pytest.mark.parametrize("nodes, slow, name", [(6, 6, "every node, except perhaps one"), (6, 5, "all nodes, or all but one"), (9, 7, "most nodes")])
 def test_slow_rail_counts_its_nodes(busbar, tmp_path, nodes, slow, name):
     """One node has no fast partner, so it is not known to be fast; two are fast with each other. The line of the rails has the lowest."""
     _, _, done = health(busbar, tmp_path, "--rounds", 16, ranks=3 * nodes, nodes=nodes, status=5,

@@ -32,7 +32,7 @@ static const struct bb_opt option_rows[] = {
              "about 15 minutes: 100 operations, 32 rounds of pairs, and without --only --soak 10m", .everyday = true),
     OPT_STRING(0, "soak", FIELD(soak), NULL, "TIME",
                "then repeat the GEMM and the all_reduce of all GPUs for this time, such as 30m, and judge every value "
-               "against the first; the data of one all_reduce is verified in each round; 0: no soak",
+               "against earlier ones; the data of one all_reduce is verified in each round; 0: no soak",
                .everyday = true),
     OPT_CHOICE(0, "only", FIELD(only), "all", "STAGE", stages, "run one stage", .everyday = true),
     OPT_CHOICE(0, "from", FIELD(from), NULL, "STAGE", stages + 1, "run this stage and the later ones"),
@@ -630,6 +630,12 @@ static bool needs_node(const struct bb_health_options *o, const struct bb_machin
     return bb_health_has(o, "inventory") && (is_odd || strcmp(o->expect, "auto") != 0);
 }
 
+/* Returns whether the soak judges its first rounds by the expectation of a test, whose stage does not run. */
+static bool is_of_soak(const struct bb_health *h, const struct bb_health_options *o, int test)
+{
+    return o->soak_s > 0 && (test == BB_HEALTH_GEMM || (test == BB_HEALTH_WHOLE && h->nodes > 1));
+}
+
 int bb_health_expect(struct bb_health *h, const struct bb_health_options *o, const json_t *baseline,
                      bb_forecast *forecast, const struct bb_machine_facts *facts, char source[BB_HEALTH_SOURCE])
 {
@@ -642,7 +648,8 @@ int bb_health_expect(struct bb_health *h, const struct bb_health_options *o, con
     if (baseline)
         return expect_baseline(h, o, baseline, source);
     for (int test = 0; test < BB_HEALTH_TESTS; test++) {
-        if (!bb_health_runs(h, (enum bb_health_test)test) && !(test == 0 && needs_node(o, facts)))
+        if (!bb_health_runs(h, (enum bb_health_test)test) && !(test == 0 && needs_node(o, facts)) &&
+            !is_of_soak(h, o, test))
             continue;
         TRY(expect_test(h, o, forecast, facts, (enum bb_health_test)test, source));
         if (!source[0])
@@ -714,7 +721,7 @@ static int print_plan(const struct bb_health_options *o, bb_forecast *forecast)
     TRY(bb_health_expect(&h, o, baseline, forecast, &facts, source));
     printf("# %d node%s of %d GPU%s; expected %s%s\n", h.nodes, bb_plural(h.nodes), h.gpus, bb_plural(h.gpus),
            source[0] ? "by " : "",
-           source[0] ? source : "nothing of a profile; the soak compares values with those of its first round");
+           source[0] ? source : "nothing of a profile; the soak compares values with those of its first rounds");
     printf("#%-9s  %-25s %6s  %9s %-7s  %8s\n", "stage", "test", "rounds", "expected", "", "planned");
     printf("#%-9s  %-25s %6s  %9s %-7s  %8s\n", "", "", "", "", "", "(s)");
     for (int test = 0; test < BB_HEALTH_TESTS; test++)

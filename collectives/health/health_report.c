@@ -228,7 +228,7 @@ static void write_hint(const struct bb_health_report *r, const struct bb_health_
     while (!hints[i].applies)
         i++;
     if (f->soak_s > 0)
-        snprintf(text, HINT, ", after %.0f s", f->soak_s);
+        snprintf(text, HINT, f->slow > 0 ? ", only in the first round" : ", after %.0f s", f->soak_s);
     else if (f->slow > 0)
         snprintf(text, HINT, ": slow in %d of %d measurements", f->slow, f->tries);
     else if (!name_link(r->health, f, text))
@@ -239,7 +239,7 @@ static void write_hint(const struct bb_health_report *r, const struct bb_health_
 /* Describes what a finding is: "all_reduce of GPU pairs 24.1 GB/s, 50 % of the expected 48.0". */
 static const char *reason_text(const struct bb_health_report *r, const struct bb_health_finding *f, char text[256])
 {
-    const char *of = f->soak_s > 0                             ? "first"
+    const char *of = f->soak_s > 0                             ? bb_soak_reference_name(f->soak_reference, f->test)
                      : isfinite(f->expected) && !is_outlier(f) ? "expected"
                      : f->of_faster                            ? "faster peers' median"
                                                                : "peers' median";
@@ -429,7 +429,7 @@ void bb_health_print_head(const struct bb_health_report *r)
         out, "# expected: %s\n",
         r->source[0] ? r->source
         : !runs_any  ? r->options->soak_s > 0
-                           ? "nothing of a profile; the soak compares values with those of its first round"
+                           ? "nothing of a profile; the soak compares values with those of its first rounds"
                            : "nothing of a profile; this stage compares GPUs with each other"
         : r->health->nodes * r->health->gpus < BB_HEALTH_REFERENCE_PEERS
             ? "unknown machine, and too few GPUs to compare with each other: no rate is judged"
@@ -569,13 +569,14 @@ json_t *bb_health_soak_json(const struct bb_health_report *r)
         const struct bb_soak *s = &r->soak[i];
 
         if (s->rounds > 0)
-            json_array_append_new(list, json_pack("{s:s, s:s, s:i, s:o, s:o, s:f, s:o, s:o, s:o, s:o, s:o}", "test",
-                                                  bb_health_tests[s->test].name, "unit", bb_health_tests[s->test].unit,
-                                                  "rounds", s->rounds, "first", bb_json_real(s->first), "last",
-                                                  bb_json_real(s->last), "last_s", s->last_s, "worst",
-                                                  bb_json_real(s->worst_value), "worst_of_first",
-                                                  bb_json_real(s->worst), "worst_s", bb_json_real(s->worst_s), "node",
-                                                  number_or_null(s->node), "gpu", number_or_null(s->gpu)));
+            json_array_append_new(
+                list,
+                json_pack("{s:s, s:s, s:i, s:o, s:o, s:f, s:o, s:o, s:s, s:o, s:o, s:o}", "test",
+                          bb_health_tests[s->test].name, "unit", bb_health_tests[s->test].unit, "rounds", s->rounds,
+                          "first", bb_json_real(s->first), "last", bb_json_real(s->last), "last_s", s->last_s, "worst",
+                          bb_json_real(s->worst_value), "worst_ratio", bb_json_real(s->worst), "worst_of",
+                          bb_soak_reference_name(s->reference, s->test), "worst_s", bb_json_real(s->worst_s), "node",
+                          number_or_null(s->node), "gpu", number_or_null(s->gpu)));
     }
     return list;
 }

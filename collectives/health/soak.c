@@ -3,16 +3,36 @@
 
 #include "bootstrap/base/alloc.h"
 
+#include "bootstrap/base/stats.h"
+
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/param.h>
+
+enum { FIRST = 5 }; /* the fault of one round does not change their median */
 
 /* State of one test: [nodes * gpus] values. */
 struct series {
     struct bb_health *h;
     struct bb_soak *soak;
-    int *partner;
-    double *first, *now, *lowest, *lowest_s;
+    int *partner, nodes;             /* nodes: number of them that take part */
+    double *first[FIRST];            /* of the first rounds */
+    double *now, *lowest, *lowest_s; /* lowest: after the first round */
+    double *reference;
+    enum bb_soak_reference *references; /* what they are */
 };
+
+const char *bb_soak_reference_name(enum bb_soak_reference reference, enum bb_health_test test)
+{
+    static const char *const names[] = {[BB_SOAK_FIRST] = "value of the first rounds",
+                                        [BB_SOAK_EXPECTED] = "expected value",
+                                        [BB_SOAK_PEERS] = "peers' median"};
+
+    if (reference == BB_SOAK_STAGE)
+        return test == BB_HEALTH_WHOLE ? "value of stage whole" : "value of stage gpu";
+    return names[reference];
+}
 
 static size_t count_gpus(const struct bb_health *h)
 {
@@ -27,16 +47,15 @@ static int measure_round(struct series *s, double at_s)
     TRY(s->h->measure(s->h->arg, soak->test, s->partner, s->now));
     soak->last = bb_health_median(s->now, count_gpus(s->h));
     soak->last_s = at_s;
+    if (soak->rounds < FIRST)
+        memcpy(s->first[soak->rounds], s->now, count_gpus(s->h) * sizeof *s->now);
     if (soak->rounds++ == 0)
         soak->first = soak->last;
-    for (size_t i = 0; i < count_gpus(s->h); i++) {
-        if (soak->rounds == 1)
-            s->first[i] = s->lowest[i] = s->now[i];
-        if (s->now[i] < s->lowest[i]) {
+    for (size_t i = 0; i < count_gpus(s->h); i++)
+        if (soak->rounds == 1 || soak->rounds == 2 || s->now[i] < s->lowest[i]) {
             s->lowest[i] = s->now[i];
             s->lowest_s[i] = at_s;
         }
-    }
 out:
     return rc;
 }
@@ -52,39 +71,92 @@ static void drop_findings(struct bb_health *h, enum bb_health_test test)
             h->findings[h->n++] = h->findings[i];
 }
 
+static bool is_whole(const struct series *s)
+{
+    return bb_health_tests[s->soak->test].part == BB_HEALTH_ALL;
+}
+
+static void raise_reference(struct series *s, size_t i, double value, double limit, enum bb_soak_reference reference)
+{
+    if (!(s->reference[i] < limit * value))
+        return;
+    s->reference[i] = value;
+    s->references[i] = reference;
+}
+
+/* Sets the references of all GPUs. */
+static void find_references(struct series *s)
+{
+    const enum bb_health_test test = s->soak->test;
+    const struct bb_health_reached *reached = &s->h->reached[test];
+    const bool has_stage = reached->values && (!is_whole(s) || reached->nodes == s->nodes);
+    const int n = MIN(s->soak->rounds, FIRST);
+    size_t peers = 0;
+    double median;
+
+    for (size_t i = 0; i < count_gpus(s->h); i++) {
+        double values[FIRST];
+
+        for (int round = 0; round < n; round++)
+            values[round] = s->first[round][i];
+        s->reference[i] = fmax(values[0], bb_health_median(values, (size_t)n));
+        s->references[i] = BB_SOAK_FIRST;
+        peers += isfinite(values[0]);
+        if (has_stage)
+            raise_reference(s, i, reached->values[is_whole(s) ? 0 : i], 1, BB_SOAK_STAGE);
+        else
+            raise_reference(s, i, s->h->expected[test], BB_HEALTH_WARNS, BB_SOAK_EXPECTED);
+    }
+    median = bb_health_median(s->reference, count_gpus(s->h));
+    for (size_t i = 0; i < count_gpus(s->h) && !has_stage && peers >= BB_HEALTH_REFERENCE_PEERS; i++)
+        raise_reference(s, i, median, BB_HEALTH_WARNS, BB_SOAK_PEERS);
+}
+
+/* Returns the finding about a GPU, or the whole job: its lowest value, or, as a warning, that of a slow first round. */
+static struct bb_health_finding judge_gpu(const struct series *s, size_t i)
+{
+    struct bb_health_finding f =
+        bb_health_remark(s->soak->test, bb_health_tests[s->soak->test].part, BB_HEALTH_OK,
+                         is_whole(s) ? -1 : (int)i / s->h->gpus, -1, is_whole(s) ? -1 : (int)i % s->h->gpus);
+
+    f.level = bb_health_judge(s->lowest[i] / s->reference[i]);
+    f.value = s->lowest[i];
+    f.expected = s->reference[i];
+    f.soak_reference = s->references[i];
+    f.tries = s->soak->rounds;
+    f.soak_s = fmax(s->lowest_s[i], 1e-9);
+    if (f.level == BB_HEALTH_OK && bb_health_judge(s->first[0][i] / s->reference[i]) != BB_HEALTH_OK) {
+        f.level = BB_HEALTH_WARN;
+        f.value = s->first[0][i];
+        f.soak_s = 1e-9;
+        f.slow = 1;
+    }
+    return f;
+}
+
 /* Adds the findings of a test, and sets its worst value. All GPUs have the same value in a test of the whole job. */
 static void judge_test(struct series *s)
 {
-    const bool is_whole = bb_health_tests[s->soak->test].part == BB_HEALTH_ALL;
-
     drop_findings(s->h, s->soak->test);
+    find_references(s);
     s->soak->worst = NAN;
     for (size_t i = 0; i < count_gpus(s->h); i++) {
-        const double part = s->lowest[i] / s->first[i];
-        struct bb_health_finding f = {.test = s->soak->test,
-                                      .part = bb_health_tests[s->soak->test].part,
-                                      .level = bb_health_judge(part),
-                                      .node = is_whole ? -1 : (int)i / s->h->gpus,
-                                      .other = -1,
-                                      .gpu = is_whole ? -1 : (int)i % s->h->gpus,
-                                      .value = s->lowest[i],
-                                      .expected = s->first[i],
-                                      .median = NAN,
-                                      .tries = s->soak->rounds,
-                                      .soak_s = fmax(s->lowest_s[i], 1e-9)};
+        const struct bb_health_finding f = judge_gpu(s, i);
+        const double part = f.value / f.expected;
 
         if (isnan(part))
             continue;
         if (!(s->soak->worst <= part)) {
             s->soak->worst = part;
-            s->soak->worst_value = s->lowest[i];
-            s->soak->worst_s = s->lowest_s[i];
+            s->soak->worst_value = f.value;
+            s->soak->worst_s = f.soak_s > 1e-9 ? f.soak_s : 0;
+            s->soak->reference = f.soak_reference;
             s->soak->node = f.node;
             s->soak->gpu = f.gpu;
         }
         if (f.level != BB_HEALTH_OK)
             bb_health_add(s->h, &f);
-        if (is_whole)
+        if (is_whole(s))
             return;
     }
 }
@@ -96,9 +168,14 @@ static void start_series(struct series *s, struct bb_health *h, struct bb_soak *
     *soak = (struct bb_soak){.test = test};
     *s = (struct series){.h = h, .soak = soak};
     BB_NEW(s->partner, h->nodes);
-    for (int node = 0; node < h->nodes; node++)
+    for (int node = 0; node < h->nodes; node++) {
         s->partner[node] = bb_health_node_level(h, node) == BB_HEALTH_FAIL ? -1 : 0;
-    BB_NEW(s->first, n);
+        s->nodes += s->partner[node] == 0;
+    }
+    for (int round = 0; round < FIRST; round++)
+        BB_NEW(s->first[round], n);
+    BB_NEW(s->reference, n);
+    BB_NEW(s->references, n);
     BB_NEW(s->now, n);
     BB_NEW(s->lowest, n);
     BB_NEW(s->lowest_s, n);
@@ -107,7 +184,10 @@ static void start_series(struct series *s, struct bb_health *h, struct bb_soak *
 static void end_series(struct series *s)
 {
     free(s->partner);
-    free(s->first);
+    for (int round = 0; round < FIRST; round++)
+        free(s->first[round]);
+    free(s->reference);
+    free(s->references);
     free(s->now);
     free(s->lowest);
     free(s->lowest_s);

@@ -1,6 +1,10 @@
 /*
  * soak.h - the stage soak of `busbar health`: repeats the GEMM of all GPUs and the all_reduce of all GPUs for a long time, and
- * judges each value against the first one of the same GPU. A pure module, as verdict.h.
+ * judges each value against a reference of the same GPU. A pure module, as verdict.h.
+ *
+ * The reference is the highest one of the first value, the median of the first five, and the value in the stage gpu or whole (the job:
+ * with the same nodes). Without this stage, a slow GPU, or a slow job, may be slow from the first round on: if the reference is below
+ * 93 % of the expectation, or of the median of the GPUs (at least three), this takes its place.
  */
 #ifndef BB_COLLECTIVES_HEALTH_SOAK_H
 #define BB_COLLECTIVES_HEALTH_SOAK_H
@@ -13,15 +17,20 @@ struct bb_soak {
     int rounds;         /* 0: not run */
     double first, last; /* median of the GPUs in the first and in the last round */
     double last_s;      /* begin of the last round, in seconds after the begin of the stage */
-    double worst;       /* lowest value of a GPU / its first one */
+    double worst;       /* lowest value of a GPU / its reference */
     double worst_value, worst_s;
+    enum bb_soak_reference reference;
     int node, gpu; /* with this value */
 };
 enum { BB_SOAK_TESTS = 2 };
 
+/* bb_soak_reference_name - return the name of a reference: "value of the first rounds". */
+const char *bb_soak_reference_name(enum bb_soak_reference reference, enum bb_health_test test);
+
 /*
  * bb_soak_run - repeat the tests until the time is over, at least twice, and add a finding for each GPU, or for all together,
- * whose lowest value is below 93 % (warn) or 80 % (fail) of the first. Nodes that have failed take no part.
+ * whose lowest value is below 93 % (warn) or 80 % (fail) of the reference; of the first round only: warn. Nodes that have failed take
+ * no part.
  *   clock    sets *s to the seconds since a fixed time, the same on all ranks. Returns 0, or a negative error code. Called
  *            before each measurement; the findings and `soak` are then those of the measurements before
  *   soak     out

@@ -325,7 +325,7 @@ static double number_of(const json_t *object, const char *key)
     return json_number_value(json_object_get(object, key));
 }
 
-#define NO_DROP 0.995 /* of the first round */
+#define NO_DROP 0.995 /* of the reference */
 
 void bb_health_print_soak(const json_t *root, double planned_s, FILE *out)
 {
@@ -344,17 +344,17 @@ void bb_health_print_soak(const json_t *root, double planned_s, FILE *out)
             fprintf(out, " in %.0f of %.0f s, interrupted", number_of(row, "last_s"), planned_s);
         fprintf(out, ", median first %.4g, last %.4g %s (%+.1f %%)", first, last, text_of(row, "unit"),
                 100 * (last / first - 1));
-        if (number_of(row, "worst_of_first") > NO_DROP) {
-            fprintf(out, "; none below %g %% of its first round\n", 100 * NO_DROP);
+        if (number_of(row, "worst_ratio") > NO_DROP) {
+            fprintf(out, "; none below %g %% of the %s\n", 100 * NO_DROP, text_of(row, "worst_of"));
             continue;
         }
-        fputs("; largest drop", out);
+        fputs("; lowest", out);
         if (json_is_integer(node = json_object_get(row, "node")))
             fprintf(
-                out, " of a GPU: GPU %.0f of %s", number_of(row, "gpu"),
+                out, ": GPU %.0f of %s", number_of(row, "gpu"),
                 text_of(json_array_get(json_object_get(root, "verdicts"), (size_t)json_integer_value(node)), "host"));
-        fprintf(out, ", to %.4g after %.0f s, %s of its first round\n", number_of(row, "worst"),
-                number_of(row, "worst_s"), bb_health_percent(number_of(row, "worst_of_first"), percent));
+        fprintf(out, ": %.4g after %.0f s, %s of the %s\n", number_of(row, "worst"), number_of(row, "worst_s"),
+                bb_health_percent(number_of(row, "worst_ratio"), percent), text_of(row, "worst_of"));
     }
 }
 

@@ -595,6 +595,19 @@ static void add_units(const struct series *s)
     free(found);
 }
 
+/* Sets what the units have reached. */
+static void keep_reached(const struct series *s)
+{
+    struct bb_health_reached *reached = &s->h->reached[s->test];
+    double values[TRIES];
+
+    free(reached->values);
+    BB_NEW(reached->values, s->units);
+    for (size_t u = 0; u < s->units; u++)
+        reached->values[u] = middle_of(s, u, values);
+    reached->nodes = bb_health_active(s->h);
+}
+
 static int test_units(struct bb_health *h, enum bb_health_test test)
 {
     const enum bb_health_part part = bb_health_tests[test].part;
@@ -625,6 +638,7 @@ static int test_units(struct bb_health *h, enum bb_health_test test)
         suspect |= judge_unit(&s, u).level != BB_HEALTH_OK;
     while (suspect && s.tries < TRIES)
         TRY(measure_units(&s));
+    keep_reached(&s);
     if (suspect)
         add_units(&s);
 out:
@@ -1826,5 +1840,7 @@ void bb_health_sort(struct bb_health *h)
 
 void bb_health_release(struct bb_health *h)
 {
+    for (int test = 0; test < BB_HEALTH_TESTS; test++)
+        free(h->reached[test].values);
     free(h->findings);
 }

@@ -108,8 +108,14 @@ struct bb_health_finding {
     bool slow_alone;                /* with `slow`, between nodes: also while no other pair was measured */
     char text[160];                 /* inventory: what differs; wrong data: of what; else "" */
     bool lost_gpus;                 /* inventory: the node lacks GPUs */
-    bool lost;     /* the node: it takes no part from this test on; BB_HEALTH_TESTS: from the stage soak on */
-    double soak_s; /* of the stage soak: seconds after its begin, and `expected` is the first value; else 0 */
+    bool lost;               /* the node: it takes no part from this test on; BB_HEALTH_TESTS: from the stage soak on */
+    double soak_s;           /* of the stage soak: seconds after its begin, and `expected` is the reference; else 0 */
+    enum bb_soak_reference { /* of the stage soak: what `expected` is */
+                             BB_SOAK_FIRST, /* the value of its first rounds */
+                             BB_SOAK_STAGE, /* the value of the GPU, or of all, in the stage gpu or whole */
+                             BB_SOAK_EXPECTED,
+                             BB_SOAK_PEERS
+    } soak_reference;
 };
 
 /*
@@ -153,12 +159,16 @@ struct bb_health {
     const char *stage; /* that runs: its failures remove no node before its end; NULL: none */
     int sender;        /* during `measure` of pairs: the node that sends a message to its partner; -1: both reduce */
     int attempt;       /* during `measure`: 1, or above 1 for another measurement of suspects */
-    double median[BB_HEALTH_TESTS];    /* out: of all values of the first measurement; NaN: not measured */
-    bool of_faster[BB_HEALTH_TESTS];   /* out: of those of the faster GPUs, because half of them or more are slow */
-    double lowest[BB_HEALTH_TESTS];    /* out: likewise, but not of the bisection */
-    int lowest_gpu[BB_HEALTH_TESTS];   /* out: of tests of GPUs: the GPU with the lowest value, node * gpus + index */
-    int took_part[BB_HEALTH_TESTS];    /* set by `measure`: number of nodes that take part; 0: unknown */
-    double inside_median;              /* out: of the pairs in a domain, if there are several, as `median`, of others */
+    double median[BB_HEALTH_TESTS];  /* out: of all values of the first measurement; NaN: not measured */
+    bool of_faster[BB_HEALTH_TESTS]; /* out: of those of the faster GPUs, because half of them or more are slow */
+    double lowest[BB_HEALTH_TESTS];  /* out: likewise, but not of the bisection */
+    int lowest_gpu[BB_HEALTH_TESTS]; /* out: of tests of GPUs: the GPU with the lowest value, node * gpus + index */
+    int took_part[BB_HEALTH_TESTS];  /* set by `measure`: number of nodes that take part; 0: unknown */
+    double inside_median;            /* out: of the pairs in a domain, if there are several, as `median`, of others */
+    struct bb_health_reached {       /* out: of the tests of GPUs, nodes, rails and the job; the caller sets 0 */
+        double *values; /* of each GPU, node or rail, or of the job, the middle measurement; NULL: not run */
+        int nodes;      /* number of nodes that took part */
+    } reached[BB_HEALTH_TESTS];
     double share[BB_HEALTH_TESTS];     /* out: of `expected`, what oversubscribed leaves leave to the median; 1: all */
     double shares[BB_HEALTH_TESTS][2]; /* out: the same of single pairs: the lowest and the highest; of other tests 0 */
     int cut;                           /* out: of the bisection: index of the cut with the median */

@@ -274,6 +274,22 @@ static bool has_host(const struct bb_health_report *r, const char *host)
     return false;
 }
 
+/* Returns whether no host of the baseline takes part in this run. */
+static bool has_other_hosts(const struct bb_health_report *r)
+{
+    const json_t *verdicts = json_object_get(r->baseline, "verdicts"), *verdict;
+    size_t i;
+
+    json_array_foreach(verdicts, i, verdict)
+    {
+        const json_t *host = json_object_get(verdict, "host");
+
+        if (!json_is_string(host) || has_host(r, json_string_value(host)))
+            return false;
+    }
+    return json_array_size(verdicts) > 0;
+}
+
 /* Returns the hosts of the baseline that are missing in this run; none, if it is of other hosts. */
 static json_t *missing_hosts(const struct bb_health_report *r)
 {
@@ -281,6 +297,8 @@ static json_t *missing_hosts(const struct bb_health_report *r)
     json_t *list = json_array();
     size_t i;
 
+    if (has_other_hosts(r))
+        return list;
     json_array_foreach(verdicts, i, verdict)
     {
         json_t *host = json_object_get(verdict, "host");
@@ -288,8 +306,6 @@ static json_t *missing_hosts(const struct bb_health_report *r)
         if (json_is_string(host) && !has_host(r, json_string_value(host)))
             json_array_append(list, host);
     }
-    if (json_array_size(list) == json_array_size(verdicts))
-        json_array_clear(list);
     return list;
 }
 
@@ -342,10 +358,11 @@ static void report_missing(const struct bb_health_report *r)
     }
     if (n > 0)
         bb_health_add(r->health, &f);
-    if (r->session->out && nodes > 0 && (others > 0 || nodes != r->health->nodes))
-        fprintf(r->session->out, "# baseline: %d node%s%s, this run has %d%s%s\n", nodes, bb_plural((size_t)nodes),
+    if (r->session->out && nodes > 0 && (others > 0 || nodes != r->health->nodes || has_other_hosts(r)))
+        fprintf(r->session->out, "# baseline: %d node%s%s, this run has %d%s%s%s\n", nodes, bb_plural((size_t)nodes),
                 (size_t)nodes < all ? " without failed ones" : "", r->health->nodes,
-                others > 0 ? "; no expected values for " : "", stages);
+                has_other_hosts(r) ? " and no host of the baseline" : "", others > 0 ? "; no expected values for " : "",
+                stages);
     if (r->session->out && gpus != r->health->gpus)
         fprintf(r->session->out,
                 "# baseline: %d GPU%s per node, this run has %d; expected values only for single GPUs\n", gpus,

@@ -867,7 +867,9 @@ def test_missing_nodes_of_the_baseline_are_named(busbar, tmp_path):
     assert re.search(r"(?m)^warn +inventory all nodes: 1 of the 4 nodes of the baseline is missing: \S+-node3$", done.stdout), done.stdout
     good.write_text(good.read_text().replace("-node", "-old"))
     root, found, done = health(busbar, tmp_path, "--only", "inventory", "--expect", good, ranks=2, nodes=2)
-    assert found == set() and root["missing_hosts"] == [] and "\n# baseline: 4 nodes, this run has 2\n" in done.stdout
+    assert found == set() and root["missing_hosts"] == [] and "\n# baseline: 4 nodes, this run has 2 and no host of the baseline\n" in done.stdout
+    _, _, done = health(busbar, tmp_path, "--only", "inventory", "--expect", good, ranks=4, nodes=4)
+    assert "\n# baseline: 4 nodes, this run has 4 and no host of the baseline\n" in done.stdout
 
 
 def bench(busbar, tmp_path, *args, **env):

@@ -681,7 +681,7 @@ static json_t *make_model(struct line *l)
                                          "num_experts"};
     const bool megatron = is_megatron(l, false);
     const long layers = read_number(value_of(l, "--layers"));
-    json_t *keys = json_pack("{s:s}", "model_type", megatron ? "megatron" : "llama");
+    json_t *keys = json_pack("{s:s}", "model_type", megatron ? "megatron_gpt" : "llama");
     json_int_t width;
     bool any = false;
 

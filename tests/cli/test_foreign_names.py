@@ -171,7 +171,7 @@ def test_each_model_option_of_megatron_is_a_key_of_the_file(busbar, tmp_path, ty
     line, notes = translated(busbar, "plan", "transformer", *GPT.split(), "--ranks", 8, *typed.split())
     model = json.loads(notes[0][1])
     assert notes[0][0] == "the model is a file, config.json" and notes[1:] == [NO_OVERLAP]
-    assert model == {**model, **keys, "model_type": "megatron", "num_hidden_layers": 4, "hidden_size": 512, "num_attention_heads": 8}
+    assert model == {**model, **keys, "model_type": "megatron_gpt", "num_hidden_layers": 4, "hidden_size": 512, "num_attention_heads": 8}
     (tmp_path / "config.json").write_text(notes[0][1])
     run = busbar.run(*line.split(), cwd=tmp_path, emulated=False)
     assert f" {4 * (12 * 512 ** 2 + 13 * 512 + of_layer) + 2 * 512 + (50304 + 1024) * 512 + outside:,} parameters" in run.stdout and not run.stderr

@@ -253,7 +253,7 @@ const struct bb_arch_type bb_arch_types[] = {
      FLAGS(TIED(true)), .base = {.order = "1a2m", .fused_qkv = true, .embedding_norm = true, BIASED}},
 
     /* Megatron-LM's model options (megatron/training/arguments.py), with its defaults; see bootstrap/cli/foreign_line.c */
-    {"megatron", "Megatron",
+    {"megatron_gpt", "MegatronGPT",
      NUMBERS(OUTER(50304, 1024, 24, 16), FFN(0), KV_HEADS(0), SEQUENCE(1024), HEAD_DIM(0),
              MAYBE("num_experts", experts, 0, MAX_COUNT), COUNT("num_experts_per_tok", top_k, 0, MAX_COUNT),
              EXPERT_FFN(0), MAYBE("shared_expert_intermediate_size", shared_ffn, 0, MAX_FFN), FIRST_DENSE(0),

@@ -61,6 +61,20 @@ def test_zero2_has_the_buckets_of_deepspeed(busbar):
     assert usual["roles"] == same["roles"] and usual["predicted"] == same["predicted"]
 
 
+@pytest.mark.parametrize("more,rule,mark", [("--software torch", "deepspeed", True), ("--software torch-compile", "deepspeed", True), ("--lora-rank 16", "deepspeed", True),
+                                            ("--software torch --bucket-mb 25", "ddp", False), ("--software torch --bucket-rule ddp", "ddp", False), ("", "ddp", False),
+                                            ("--software megatron", "ddp", False), ("--lora-rank 16 --software megatron", "ddp", False)])
+def test_zero1_of_pytorch_has_the_buckets_of_deepspeed(busbar, more, rule, mark):
+    """ZeRO-1 is a mode of DeepSpeed, with reduce_bucket_size 5e8; Llama 2 7B has 6.74e9 parameters, embedding and head less than 5e8."""
+    line = f"plan transformer --model llama2_7b --dp-sync zero1 --cluster h100-sxm-ib --ranks 16 {more}"
+    done, explicit = (busbar.run(*text.split(), "--json", "-", emulated=False) for text in (line, f"{line} --bucket-rule {rule}" if "--bucket" not in more else line))
+    root = json.loads(done.stdout)
+    calls = sum(row["calls"] for row in root["roles"][0]["traffic"] if row["kind"] == "reduce_scatter")
+    assert root["roles"] == json.loads(explicit.stdout)["roles"]
+    assert ("zero1 (DeepSpeed's buckets)" in busbar.run(*line.split(), emulated=False).stdout) == mark
+    assert "--lora-rank" in more or (6.74e9 / 5e8 <= calls < 17 if mark else calls > 100)
+
+
 def test_training_memory_of_zero2_includes_its_bucket(busbar):
     """ResNet-50 has 25,557,032 parameters of 4 bytes, which are one bucket of DeepSpeed; with DDP's rule more buckets share smaller buffers."""
     memory = [plan(busbar, f"data_parallel --model resnet50 --sync {sync}", 8)["roles"][0]["training_memory_bytes"] for sync in ("zero2", "zero1")]

@@ -13,8 +13,10 @@ const struct bb_opt bb_sync_options[] = {
         0, "sync", FIELD(sync), NULL, "HOW", bb_sync_names,
         "synchronization of the replicas' gradients and parameters: DDP, Horovod, ZeRO-1 to ZeRO-3, HSDP, "
         "Megatron's distributed optimizer, parameter servers (default: all_reduce, as PyTorch DDP; scaling: horovod)"),
-    OPT_CHOICE(0, "bucket-rule", FIELD(bucket_rule), NULL, "RULE", bb_bucket_rule_names,
-               "gradient bucketing rule (default: ddp; --sync distributed: megatron; --sync zero2: deepspeed)"),
+    OPT_CHOICE(
+        0, "bucket-rule", FIELD(bucket_rule), NULL, "RULE", bb_bucket_rule_names,
+        "gradient bucketing rule (default: ddp; --sync distributed: megatron; --sync zero2, and of a transformer "
+        "zero1 with --software torch: deepspeed)"),
     OPT_DOUBLE(0, "bucket-mb", FIELD(bucket_mb), NULL, "MIB", 1e-6, 1e9, "ddp: bucket size in MiB (default: 25)"),
     OPT_DOUBLE(0, "first-bucket-mb", FIELD(first_bucket_mb), NULL, "MIB", 1e-6, 1e9,
                "ddp: size of the first bucket in MiB (default: 1, or --bucket-mb if given)"),

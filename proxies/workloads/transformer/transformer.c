@@ -503,6 +503,23 @@ static bool trains_experts(const struct bb_training *t)
     return t->grid.experts && !(t->arch.lora_rank && t->arch.lora_attention);
 }
 
+static bool is_torch(const struct bb_proxy_config *c)
+{
+    return c->transformer.software ? strncmp(c->transformer.software, "torch", 5) == 0
+                                   : bb_training_assumes_torch(c, sync_kind(c));
+}
+
+/* ZeRO-1 of PyTorch is that of DeepSpeed (reduce_bucket_size), unless the options choose the buckets. */
+static int resolve_sync(struct bb_training *t)
+{
+    struct bb_proxy_config c = *t->config;
+    const bool chosen = c.sync.bucket_rule || c.sync.bucket_mb > 0 || c.sync.first_bucket_mb > 0;
+
+    if (sync_kind(&c) == BB_SYNC_ZERO1 && !chosen && is_torch(&c))
+        c.sync.bucket_rule = "deepspeed";
+    return bb_sync_resolve(&c, sync_kind(&c), t->layers_config.dtype, BB_FLOAT, &t->policy);
+}
+
 static int resolve_shape(struct bb_training *t)
 {
     const struct bb_proxy_config *c = t->config;
@@ -510,7 +527,7 @@ static int resolve_shape(struct bb_training *t)
 
     resolve_layers_config(t);
     TRY(resolve_grid(t));
-    TRY(bb_sync_resolve(c, sync_kind(c), t->layers_config.dtype, BB_FLOAT, &t->policy));
+    TRY(resolve_sync(t));
     TRY(read_recompute_modules(c->transformer.recompute_modules, t));
     TRY(reject_unused_options(t));
     TRY(validate_recompute(t));
@@ -546,8 +563,7 @@ int bb_training_load_arch(const struct bb_proxy_config *c, struct bb_arch *arch)
     arch->mtp = c->transformer.mtp_layers;
     arch->lora_rank = c->transformer.lora_rank;
     arch->lora_attention = c->transformer.lora_targets && strcmp(c->transformer.lora_targets, "attention") == 0;
-    arch->lora_split = c->transformer.software ? strncmp(c->transformer.software, "torch", 5) == 0
-                                               : bb_training_assumes_torch(c, sync_kind(c));
+    arch->lora_split = is_torch(c);
     return rc == 0 && c->layers ? bb_arch_with_layers(arch, c->layers) : rc;
 }
 
@@ -1101,12 +1117,13 @@ static void describe_step(struct bb_training *t)
         snprintf(weights, sizeof(weights), " (weight gradients W: %.1f%% of backward FLOPs)",
                  100 * weight_gradient_share(t));
     t->step->summary = bb_step_text(
-        t->step, "%s, %d layers%s%s%s%s; %s; %s%s%s%d micro-batch%s of %d x %d tokens%s%s; %s", t->arch.name,
+        t->step, "%s, %d layers%s%s%s%s; %s; %s%s%s%d micro-batch%s of %d x %d tokens%s%s; %s%s", t->arch.name,
         t->arch.layers, mtp,
         t->arch.parallel_attention && t->grid.tp > 1 ? " (attention and MLP in parallel: one sum over tp)" : "", lora,
         stages, axes[0] ? axes : "one rank", t->grid.pp > 1 ? bb_schedule_names[s->kind] : "", weights,
         t->grid.pp > 1 ? ", " : "", m, m == 1 ? "" : "es", t->layers_config.micro_batch_size, t->layers_config.sequence,
-        decoder, is_longest ? " (the model's maximum; set --seq-length)" : "", bb_sync_names[t->policy.kind]);
+        decoder, is_longest ? " (the model's maximum; set --seq-length)" : "", bb_sync_names[t->policy.kind],
+        t->policy.kind == BB_SYNC_ZERO1 && t->policy.rule.kind == BB_BUCKETS_DEEPSPEED ? " (DeepSpeed's buckets)" : "");
 }
 
 static int build_step(const struct bb_proxy_config *c, struct bb_step *step)

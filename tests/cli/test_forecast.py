@@ -46,6 +46,13 @@ def test_cluster_gives_a_forecast_of_training(busbar):
     assert "# predicted for h100-sxm-ib, software megatron by default, see --software (modelled, not measured)\n" in text
 
 
+def test_peaks_below_100_have_three_digits(busbar):
+    """An A100 has a peak of 19.5 TFLOP/s in float, and reaches the part of the profile in GEMMs."""
+    text = busbar.run(*"plan data_parallel --model resnet50 --ranks 8 --cluster a100-sxm-ib --compute gemm".split(), emulated=False).stdout
+    part = json.loads((ROOT / "profiles/clusters/a100-sxm-ib.json").read_text())["achieved"]["gemm"]
+    assert "; of 19.5 TFLOP/s (float)" in text and f"32-bit GEMMs {19.5 * part:.1f} of 19.5 TFLOP/s, memory" in text
+
+
 @pytest.mark.parametrize("args, note", [
     ("--dp-sync zero2", "software megatron by default; DeepSpeed or PyTorch: --software torch ("), ("--dp-sync zero1 --software torch", "software torch ("),
     ("--dp-sync zero2 --lora-rank 8", "software torch by default, see --software ("),

@@ -153,7 +153,7 @@ static const struct bb_field best_fields[] = {
     {NULL, " and MFU ", "", 0, 1, SHOWS(model_flop_utilisation), .form = BB_FORM_PERCENT},
     {NULL, " with attention in full (as Megatron-LM), ", " with causal attention", 0, 1,
      SHOWS(model_flop_utilisation_causal), .form = BB_FORM_PERCENT},
-    {NULL, "; of ", " TFLOP/s", 0, 0, SHOWS(peak_tflops)},
+    {NULL, "; of ", " TFLOP/s", 0, 5, SHOWS(peak_tflops), .form = BB_FORM_GENERAL},
     {NULL, " (", ")", 0, 0, SHOWS(peak_type)},
     {NULL, "; ", "", 0, 0, SHOWS(flops_note)},
     {0},

@@ -304,12 +304,12 @@ static void machine_text(const struct bb_forecast *f, const struct bb_cluster *c
     if (!c->has_achieved)
         snprintf(text, size, "nominal peaks of %s, so compute times are lower bounds", c->name);
     else
-        snprintf(text, size, "%s%s%s: %d-bit GEMMs%s%s %.0f of %.0f TFLOP/s, memory %.0f of %.0f GB/s%s%s%s%s%s",
+        snprintf(text, size, "%s%s%s: %d-bit GEMMs%s%s %.*f of %.*f TFLOP/s, memory %.0f of %.0f GB/s%s%s%s%s%s",
                  c->name, f->software ? ", software " : "", f->software ? f->software->name : "", bits_of(f),
                  f->precision > BB_GEMM_FP8 ? " in " : "",
-                 f->precision > BB_GEMM_FP8 ? bb_gemm_formats[f->precision].name : "", peak * part, peak,
-                 c->memory_gbps * c->achieved.memory, c->memory_gbps, f->attention ? "; attention " : "",
-                 f->attention ? f->attention : "",
+                 f->precision > BB_GEMM_FP8 ? bb_gemm_formats[f->precision].name : "", peak * part < 100, peak * part,
+                 peak < 100, peak, c->memory_gbps * c->achieved.memory, c->memory_gbps,
+                 f->attention ? "; attention " : "", f->attention ? f->attention : "",
                  f->attention_guessed
                      ? " (assumed: this model has dropout, which this GPU's fused attention lacks; set --attention)"
                      : "",

@@ -57,7 +57,7 @@ static const struct bb_field utilisation_line[] = {
     {NULL, "", "", 0, 1, SHOWS(of.model_flop_utilisation), .form = BB_FORM_PERCENT},
     {NULL, " with attention in full (as Megatron-LM), ", " with causal attention", 0, 1,
      SHOWS(of.model_flop_utilisation_causal), .form = BB_FORM_PERCENT},
-    {NULL, "; of ", " TFLOP/s", 0, 0, SHOWS(peak)},
+    {NULL, "; of ", " TFLOP/s", 0, 5, SHOWS(peak), .form = BB_FORM_GENERAL},
     {NULL, " (", ")", 0, 0, SHOWS(peak_type)},
     {0},
 };

@@ -24,6 +24,8 @@
 #include "cuda/device/device.h"
 #include "cuda/device/nvtx.h"
 
+#include <stdio.h>
+
 enum {
     BB_NVTX_WORLD = 1
 }; /* NVTX category of the ranges of all measurements; shown under the name of the measured communicator */
@@ -204,9 +206,13 @@ int bb_verify_prepare(struct bb_bench_context *ctx, const struct bb_case *c) BB_
  * sets f->checked to false if no data were compared. */
 int bb_verify(struct bb_bench_context *ctx, const struct bb_case *c, struct bb_metrics *f) BB_MUST_CHECK;
 
-/* bb_report_wrong_data - print the error line of a measurement with wrong data. f->first.rank < 0: the rank is unknown.
- * what: the operation, for example "all_reduce of 1024 bytes in place". */
+/*
+ * bb_report_wrong_data - print the error line of a measurement with wrong data. Of f, only wrong and first are read.
+ * what: the operation, for example "all_reduce of 1024 bytes in place".
+ * bb_print_wrong_data  - print the line of a table's end: the wrong elements of all rows and the first rank with any.
+ */
 void bb_report_wrong_data(const struct bb_world *world, const struct bb_metrics *f, int dtype, const char *what);
+void bb_print_wrong_data(FILE *out, const struct bb_world *world, unsigned long long wrong, int rank, const char *end);
 
 /* ---- nccl_estimate.c: NCCL's own estimate of the time (ncclGroupSimulateEnd, NCCL 2.22 or newer) ---- */
 

@@ -165,9 +165,7 @@ void bb_report_wrong_data(const struct bb_world *world, const struct bb_metrics 
     const int digits = 2 * bb_dtypes[dtype].bytes;
     const char *s = bb_plural(f->wrong);
 
-    if (w->rank < 0)
-        bb_err_job(BB_EDATA, "wrong data: %s: %llu wrong element%s", what, f->wrong, s);
-    else if (w->outside)
+    if (w->outside)
         bb_err_job(BB_EDATA, "wrong data: %s: %llu byte%s overwritten outside the receive buffer of rank %d (%s)", what,
                    f->wrong, s, w->rank, world->hosts[w->rank]);
     else
@@ -176,4 +174,10 @@ void bb_report_wrong_data(const struct bb_world *world, const struct bb_metrics 
             "wrong data: %s: %llu wrong element%s, first on rank %d (%s) element %llu: got 0x%0*llx, expected 0x%0*llx",
             what, f->wrong, s, w->rank, world->hosts[w->rank], (unsigned long long)w->index, digits,
             (unsigned long long)w->got, digits, (unsigned long long)w->want);
+}
+
+void bb_print_wrong_data(FILE *out, const struct bb_world *world, unsigned long long wrong, int rank, const char *end)
+{
+    fprintf(out, "# WRONG DATA: %llu element%s, first on rank %d (%s)%s", wrong, bb_plural(wrong), rank,
+            world->hosts[rank], end);
 }

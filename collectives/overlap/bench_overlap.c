@@ -23,7 +23,7 @@ struct overlap {
     struct bb_comm comms[BB_CTA_LIMITS];
     struct bb_overlap_context ctx;
     json_t *best;
-    bool wrong;
+    struct bb_metrics data; /* of all rows; only wrong and first are set */
 };
 
 static struct bb_case case_of(const struct overlap *v, size_t bytes)
@@ -199,19 +199,22 @@ static struct row make_row(const struct overlap *v, const struct bb_overlap_work
 static int put_row(struct overlap *v, const struct bb_overlap_work *work, const struct bb_cta_limit *limit,
                    const struct bb_overlap_result *r, struct row *row)
 {
-    char what[80];
+    char what[80], of[128];
 
-    v->wrong = v->wrong || r->wrong > 0;
+    if (v->data.wrong == 0)
+        v->data.first = r->first;
+    v->data.wrong += r->wrong;
     bb_progress_clear(&v->session.progress);
     if (v->session.world.rank != 0)
         return 0;
     *row = make_row(v, work, limit, r);
-    if (r->wrong > 0)
-        (void)bb_err_job(BB_EDATA, "wrong data: %llu element%s of %s of %zu byte%s, concurrent with GEMMs (CTAs: %s)",
-                         r->wrong, bb_plural(r->wrong), row->collective, row->bytes, bb_plural(row->bytes), row->ctas);
-    bb_table_row(lists_all(v) ? v->session.out : NULL, fields, row);
     snprintf(what, sizeof what, "%s of %zu byte%s, concurrent with GEMMs", row->collective, row->bytes,
              bb_plural(row->bytes));
+    snprintf(of, sizeof of, "%s (CTAs: %s)", what, row->ctas);
+    if (r->wrong > 0)
+        bb_report_wrong_data(&v->session.world, &(struct bb_metrics){.wrong = r->wrong, .first = r->first},
+                             work->c.dtype, of);
+    bb_table_row(lists_all(v) ? v->session.out : NULL, fields, row);
     return bb_result_put(&v->session, fields, row, &r->seen, r->seen.gpu_flags, what);
 }
 
@@ -425,7 +428,9 @@ static int run_overlap(struct overlap *v, int argc, char **argv)
     for (int i = 0; i < v->options.sizes.n; i++)
         TRY(measure_size(v, v->options.sizes.bytes[i]));
     TRY(report_slow(v));
-    rc = v->wrong ? -BB_EDATA : 0;
+    if (v->session.out && v->data.wrong > 0)
+        bb_print_wrong_data(v->session.out, &v->session.world, v->data.wrong, v->data.first.rank, "\n");
+    rc = v->data.wrong > 0 ? -BB_EDATA : 0;
 out:
     return rc;
 }

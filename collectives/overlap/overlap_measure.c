@@ -283,6 +283,7 @@ static int measure_row(struct bb_overlap_context *ctx, const struct bb_overlap_w
     TRY(bb_part_end(nvtx, BB_PART_CHECK));
     result->checked = found.checked;
     result->wrong = found.wrong;
+    result->first = found.first;
 out:
     return rc;
 }

@@ -61,8 +61,9 @@ struct bb_overlap_result {
     struct bb_stats us[BB_OVERLAP_TIMES]; /* [enum bb_overlap_time] statistics over the samples; the time of a sample
                                              is that of its slowest rank, for all calls of the sample together */
     bool checked;
-    unsigned long long wrong;     /* wrong elements, summed over all ranks */
-    struct bb_telemetry_row seen; /* telemetry: algorithm and protocol chosen by NCCL (recorded during warm-up), and
+    unsigned long long wrong;      /* wrong elements, summed over all ranks */
+    struct bb_wrong_element first; /* valid if wrong > 0 */
+    struct bb_telemetry_row seen;  /* telemetry: algorithm and protocol chosen by NCCL (recorded during warm-up), and
                                      GPU state before and after the samples */
 };
 

@@ -990,10 +990,10 @@ static void print_verdict(const struct bb_report *r)
     print_warnings(r, t->warned, t->results);
     if (r->options->memory)
         print_memory(r);
-    fprintf(r->out, "# ");
     if (t->wrong > 0)
-        fprintf(r->out, "WRONG DATA: %llu element%s, first on rank %d (%s); ", t->wrong, bb_plural(t->wrong),
-                t->wrong_rank, r->ctx->world->hosts[t->wrong_rank]);
+        bb_print_wrong_data(r->out, r->ctx->world, t->wrong, t->wrong_rank, "; ");
+    else
+        fputs("# ", r->out);
     if (r->n_thresholds > 0)
         fprintf(r->out, "%s: %s; ", limits_option(r), t->below ? "FAILED" : "OK");
     else if (r->n_ratios > 0 && r->lowest < EXPECTED_WARN && !r->expected->other_nodes)

@@ -110,6 +110,7 @@ struct entry {
     const char *reason; /* why the variant has no rank; NULL: it has one */
     char reason_text[64];
     struct bb_metrics alone;
+    bool wrong_with_gemm; /* the first wrong element is of a measurement concurrent with GEMMs */
     struct bb_overlap_result both;
 };
 
@@ -132,7 +133,7 @@ static int measure_alone(struct bb_variants *v, const struct bb_case *c, int i, 
     select_variant(v, i);
     rc = bb_measure(v->ctx, c, &m);
     select_variant(v, 0);
-    if (m.wrong == 0)
+    if (e->alone.wrong > 0)
         m.first = e->alone.first;
     m.wrong += e->alone.wrong;
     if (rc == 0 && (!e->measured || m.time_us.p50 < e->alone.time_us.p50))
@@ -155,8 +156,10 @@ static int measure_with_gemm(struct bb_variants *v, struct bb_overlap_work *work
     rc = bb_overlap_measure(&v->overlap, work, &r);
     if (rc == 0 && (first || r.us[BB_BOTH].p50 < e->both.us[BB_BOTH].p50))
         e->both = r;
-    if (r.wrong > 0 && e->alone.wrong == 0)
-        e->alone.first.rank = -1; /* unknown */
+    if (r.wrong > 0 && e->alone.wrong == 0) {
+        e->alone.first = r.first;
+        e->wrong_with_gemm = true;
+    }
     e->alone.wrong += r.wrong;
     return rc;
 }
@@ -454,13 +457,13 @@ static int save_row(struct bb_variants *v, const struct row *row, const struct e
 }
 
 static void report_wrong_data(const struct bb_variants *v, const struct bb_case *c, const struct row *row,
-                              const struct bb_metrics *m)
+                              const struct entry *e)
 {
     char size[BB_BYTES_TEXT], what[160];
 
     snprintf(what, sizeof what, "%s of %s, variant %s%s", row->collective, bb_format_bytes(row->bytes, size),
-             row->variant, m->first.rank < 0 ? ", concurrent with GEMMs" : "");
-    bb_report_wrong_data(&v->session->world, m, c->dtype, what);
+             row->variant, e->wrong_with_gemm ? ", concurrent with GEMMs" : "");
+    bb_report_wrong_data(&v->session->world, &e->alone, c->dtype, what);
 }
 
 /* Reports all variants of a case on rank 0. */
@@ -487,7 +490,7 @@ static int report_case(struct bb_variants *v, const struct bb_case *c, const str
                    ran_as_plain(&entries[0], &entries[i]))
             row.result = "tie, ran as plain";
         if (entries[i].alone.wrong > 0)
-            report_wrong_data(v, c, &row, &entries[i].alone);
+            report_wrong_data(v, c, &row, &entries[i]);
         if (v->session->out && (shown || entries[i].alone.wrong > 0))
             print_line(v, &row, false);
         if (v->session->json)

@@ -88,7 +88,9 @@ def test_corrupt_byte_of_the_last_collective_is_detected(busbar, tmp_path, call,
     result = json.loads(path.read_text())
     assert done.returncode == (3 if wrong else 0), done.stderr
     assert [r["wrong"] for r in result["results"]] == [int(wrong)]
-    assert ("wrong data: 1 element of all_reduce" in done.stderr) == wrong
+    line = r"^busbar: wrong data: all_reduce of 4096 bytes, concurrent with GEMMs \(CTAs: 1\): 1 wrong element, first on rank 1 \(\S+\) element \d+: got 0x\w{4}, expected 0x\w{4}$"
+    assert bool(re.search(line, done.stderr, re.M)) == wrong, done.stderr
+    assert bool(re.fullmatch(r"# WRONG DATA: 1 element, first on rank 1 \(\S+\)", done.stdout.splitlines()[-1])) == wrong, done.stdout
 
 
 def test_gemm_leaves_sms_to_nccl(busbar, tmp_path):

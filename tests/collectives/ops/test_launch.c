@@ -135,7 +135,6 @@ static void report_names_the_element_or_the_bytes_outside(void **state)
         {{.wrong = 2, .first = {.rank = 1, .index = 3, .got = 0x5a5a, .want = 1}},
          "op: 2 wrong elements, first on rank 1 (b) element 3: got 0x5a5a, expected 0x0001\n"},
         {{.wrong = 1, .first = {.outside = true}}, "op: 1 byte overwritten outside the receive buffer of rank 0 (a)\n"},
-        {{.wrong = 1, .first = {.rank = -1}}, "op: 1 wrong element\n"},
     };
     char hosts[2][BB_HOST_TEXT] = {"a", "b"};
     const struct bb_world world = {.hosts = hosts};

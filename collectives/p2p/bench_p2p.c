@@ -969,6 +969,9 @@ static int run_p2p(struct p2p *p, int argc, char **argv)
     if (p->session.world.rank == 0)
         TRY(report_links(p));
     TRY(bb_world_bcast(&p->session.world, &p->too_many, sizeof p->too_many, 0));
+    if (p->n_wrong > 0 && p->too_many &&
+        p->session.world.rank == 0) /* the last line is the reason for the exit status */
+        (void)bb_err_job(BB_EDATA, "%s", bb_err_record()->text);
     rc = p->n_wrong > 0 ? -BB_EDATA : p->too_many ? -BB_EBELOW : 0;
 out:
     return rc;

@@ -914,6 +914,8 @@ static int run_bench(struct bench *b, int argc, char **argv)
     TRY(open_report(b, argc, argv));
     TRY(run_sweep(b));
     TRY(bb_report_close(&b->report));
+    if (b->wrong && b->below && b->session.world.rank == 0) /* the last line is the reason for the exit status */
+        (void)bb_err_job(BB_EDATA, "%s", bb_err_record()->text);
     rc = b->wrong ? -BB_EDATA : b->below ? -BB_EBELOW : check_nothing_measured(b);
 out:
     return rc;

@@ -311,3 +311,12 @@ def test_one_line_per_mode_has_the_wall_time(busbar):
 def test_table_has_a_wall_column_only_with_two_clocks(busbar, args):
     done = busbar.run("bench", "all_reduce", "--sizes", "8", *args, ranks=2)
     assert done.returncode == 0 and "wall" not in done.stdout, done.stderr
+
+
+def test_wrong_data_is_the_last_line_also_below_a_limit(busbar, tmp_path):
+    path = tmp_path / "r.json"
+    done = busbar.run("bench", "all_reduce", "-b", "1K", "-e", "1K", "-n", 1, "--repeats", 1, "-w", 0, "-c", 1, "--placement",
+                      "out_of_place", "--min-busbw", 9999, "--json", path, ranks=2, env={"EMU_FAULT": "corrupt:rank=1,call=2"})
+    lines = [line for line in done.stderr.splitlines() if line.startswith("busbar: ")]
+    assert done.returncode == 3 and any("below the required 9999 GB/s" in line for line in lines[:-1])
+    assert lines[-1].startswith("busbar: wrong data: ") and lines[-1] == "busbar: " + json.loads(path.read_text())["reason"]

@@ -43,8 +43,10 @@ static void print_head(const struct bb_report *r)
                 r->style->gpus, r->style->gpus);
     if (o->blocking != BB_BLOCK_NONE) /* as nccl-tests, for readers of the log */
         fprintf(r->out, "# Blocking Enabled: wait for completion and barrier after each collective \n");
-    if (o->checks == 0)
-        fprintf(r->out, "# not verified (-c 0)\n");
+    if (o->checks == 0 || !bb_session_moves_data(r->session))
+        fprintf(r->out, "# not verified (%s)\n", o->checks == 0 ? "-c 0" : "EMU_DATA=off");
+    if (o->checks > 0 && !bb_session_moves_data(r->session))
+        bb_warn("\"Out of bounds values : 0 OK\" is no result: EMU_DATA=off moves no data, so nothing is verified");
     bb_report_emulated_note(r);
     if (r->session->shared_gpu)
         fprintf(r->out, "# several ranks share a GPU: times and bandwidths are meaningless\n");

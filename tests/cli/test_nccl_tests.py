@@ -438,6 +438,14 @@ def test_memory_limit_matches_nccl_tests(perf, check, max_bytes, sizes):
     assert f"to {max_bytes} bytes" in done.stderr and [int(m["size"]) for m in ROW.finditer(done.stdout)] == sizes
 
 
+@pytest.mark.parametrize("check, warned", [("1", True), ("0", False)])
+def test_warns_if_a_requested_check_verifies_nothing(perf, check, warned):
+    done = perf("all_reduce", "-g", "2", *SMALL, "-c", check, env={"EMU_DATA": "off"})
+    assert "# Out of bounds values : 0 OK\n" in done.stdout  # as nccl-tests with -c 0
+    assert f"# not verified ({'EMU_DATA=off' if warned else '-c 0'})\n" in done.stdout
+    assert ("EMU_DATA=off moves no data, so nothing is verified" in done.stderr) == warned
+
+
 def test_waits_forever_without_timeout(perf):
     """With -T 0, the default, the run waits for a stalled rank until the run is killed."""
     for args, status, limit_s in ((["-T", "2"], 4, 60), ([], 124, 8)):

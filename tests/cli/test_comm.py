@@ -122,3 +122,10 @@ def test_hang_names_the_ranks_that_did_not_enter_a_call(busbar, tmp_path, functi
 def test_help_needs_no_gpu(busbar):
     done = busbar.run("bench", "comm", "--help", emulated=False)
     assert done.returncode == 0 and "--nonblocking" in done.stdout
+
+
+def test_rows_have_the_flag_not_checked(busbar, tmp_path):
+    path = tmp_path / "r.json"
+    done = busbar.run("bench", "comm", "--repeats", "1", "--size", "8", "-w", "0", "--json", path, ranks=2)
+    assert "; data is not verified" in done.stdout
+    assert all("not_checked" in row["flags"] for row in json.loads(path.read_text())["results"])

@@ -85,7 +85,7 @@ static unsigned bit(enum bb_warning w)
 static void warnings_follow_the_samples(void **state)
 {
     static const double wide[6] = {80, 120, 90, 110, 95, 105};
-    double falling[12];
+    double falling[12], spiked[12];
     struct bb_stats s = stats_of(samples_12, 12);
 
     (void)state;
@@ -99,6 +99,13 @@ static void warnings_follow_the_samples(void **state)
         falling[i] = 100 - i;
     s = stats_of(falling, 12);
     assert_int_equal(bb_warnings_of(&s, falling, BB_STOP_FIXED), bit(BB_WARN_TREND));
+    for (int i = 0; i < 12; i++)
+        spiked[i] = i == 5 ? 2 : 1 + 0.03 * (i % 3 - 1); /* 3 % of noise, and a sample of twice the median */
+    s = stats_of(spiked, 12);
+    assert_int_equal(bb_warnings_of(&s, spiked, BB_STOP_FIXED), 0);
+    spiked[5] = 50;
+    s = stats_of(spiked, 12);
+    assert_int_equal(bb_warnings_of(&s, spiked, BB_STOP_FIXED), bit(BB_WARN_OUTLIERS));
     for (int w = 0; w < BB_WARN_COUNT; w++)
         assert_true(bb_warnings[w].word && bb_warnings[w].text && bb_warnings[w].advice);
 }

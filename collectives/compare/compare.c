@@ -14,6 +14,7 @@
 #include "collectives/compare/inventory_changes.h"
 #include "collectives/compare/shortfall.h"
 #include "collectives/compare/what_if.h"
+#include "collectives/sweep/group_members.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -819,15 +820,33 @@ static json_t *put_unmatched(struct comparison *t, const struct bb_result_file *
     return list;
 }
 
-/* Writes the worst row and its ratio to text: "all_reduce group 1 64 MiB: +60.6 %", with more decimals next to the threshold. */
+/* Writes the ranks and hosts of a group of bench --split in B to text: " (ranks 2-3 on node1)"; "": unknown. Returns text. */
+static const char *members_text(const struct comparison *t, long long group, char text[BB_WORST_TEXT])
+{
+    const json_t *entry;
+    char members[BB_GROUP_TEXT];
+    size_t i;
+
+    *text = '\0';
+    json_array_foreach(json_object_get(t->b->root, "groups"), i, entry)
+    {
+        if (group >= 0 && group == json_integer_value(json_object_get(entry, "group")) &&
+            json_is_array(json_object_get(entry, "hosts")))
+            snprintf(text, BB_WORST_TEXT, " (%.120s)", bb_group_members_text(entry, members));
+    }
+    return text;
+}
+
+/* Writes the worst row and its ratio to text: "all_reduce group 1 (ranks 2-3 on node1) 64 MiB: +60.6 %", with more decimals
+ * next to the threshold. */
 static void worst_text(const struct comparison *t, const struct bb_ratios *ratios, char text[BB_WORST_TEXT])
 {
     const struct bb_timing *worst = ratios->worst;
     const double percent = 100 * (ratios->worst_ratio - 1);
-    char size[BB_TIMING_SIZE];
+    char size[BB_TIMING_SIZE], members[BB_WORST_TEXT];
 
-    snprintf(text, BB_WORST_TEXT, "%s%s: %+.*f %%", worst->what, bb_timing_size(worst, size),
-             bb_decimals_beside(percent, t->threshold_percent, 1), percent);
+    snprintf(text, BB_WORST_TEXT, "%.100s%s%s: %+.*f %%", worst->what, members_text(t, worst->group, members),
+             bb_timing_size(worst, size), bb_decimals_beside(percent, t->threshold_percent, 1), percent);
 }
 
 /* Writes "; rank 6 (node3) is in 18 of 18 slower rows", if slower rows have ranks or hosts in common. Rows of rails and of the

@@ -98,7 +98,7 @@ int bb_compare(const struct bb_result_file *a, const struct bb_result_file *b,
                const struct bb_regression_threshold *threshold, bool full, FILE *out,
                struct bb_results *results) BB_MUST_CHECK;
 
-enum { BB_WORST_TEXT = 128, BB_REJECTED_TEXT = 320, BB_RULE_TEXT = 256 };
+enum { BB_WORST_TEXT = 288, BB_REJECTED_TEXT = 320, BB_RULE_TEXT = 256 };
 
 /* By which ratio a row without a confidence interval is slower. */
 struct bb_rule {

@@ -6,6 +6,7 @@
 #define BB_COLLECTIVES_SWEEP_GROUPS_H
 
 #include "bootstrap/world/world.h"
+#include "collectives/sweep/group_members.h"
 
 #include <jansson.h>
 
@@ -15,9 +16,7 @@ int bb_group_leader(const int *groups, int group);
 /* bb_group_node_count - return the number of nodes that the ranks of a group are on. */
 int bb_group_node_count(const struct bb_world *w, const int *groups, int group);
 
-/* bb_group_text - write the members of a group to text: "group 1 (ranks 2-3 on node2, node3)". Returns text. Long lists
- * of ranks and hosts are abbreviated. */
-enum { BB_GROUP_TEXT = 512 };
+/* bb_group_text - write the number and the members of a group to text: "group 1 (ranks 2-3 on node2, node3)". Returns text. */
 const char *bb_group_text(const struct bb_world *w, const int *groups, int group, char text[BB_GROUP_TEXT]);
 
 /* bb_groups_json - return the list of groups: [{group, ranks[], hosts[]}], owned by the caller. */

@@ -160,6 +160,7 @@ json_t *bb_match_rows(const struct bb_result_file *a, const struct bb_result_fil
 
 /* ROWS_WORST: number of rows in the text table, without --full, if there are more than ROWS_ALL. */
 enum { CHOICE = 24, VERDICT = 64, JOB = 96, CAUSES_SHOWN = 2, DIFFERS_SHOWN = 3, ROWS_ALL = 8, ROWS_WORST = 5 };
+enum { DOUBT = 160 };
 
 /* One row of the printed table: a matched pair of result rows, or a result row that only file A or only file B
  * contains. In the second case the time of the file without the row is NaN and the JSON object has only the fields
@@ -921,6 +922,21 @@ static long long max_repeats(const struct comparison *t)
     return most;
 }
 
+/* Writes why rows are inconclusive and what helps. Returns text. */
+static const char *doubt_text(const struct comparison *t, char text[DOUBT])
+{
+    if (t->two_clocks)
+        snprintf(text, DOUBT,
+                 "the clocks differ, and the host clock includes launches and the final wait; try: busbar bench "
+                 "--clock both, or --clock host");
+    else if (!isnan(t->threshold_percent))
+        snprintf(text, DOUBT, "the samples do not exclude a slowdown above %g %%; try: more samples (--repeats %lld)",
+                 t->threshold_percent, 4 * max_repeats(t));
+    else
+        snprintf(text, DOUBT, "no time in A or in B, or steps without an interval (fewer than 6); try: --threshold");
+    return text;
+}
+
 /* Prints the tests that are not compared: "# not compared, because the number of nodes differs: all_reduce of all GPUs (A 4, B 2)". */
 static void print_uncompared(const struct comparison *t, FILE *out)
 {
@@ -948,6 +964,7 @@ static void print_uncompared(const struct comparison *t, FILE *out)
 static void print_summary(const struct comparison *t, FILE *out)
 {
     const size_t *v = t->verdicts;
+    char doubt[DOUBT];
 
     fprintf(out, "#\n# %zu faster, %zu slower, %zu without a difference, %zu inconclusive", v[BB_FASTER], v[BB_SLOWER],
             v[BB_SAME], v[BB_INCONCLUSIVE]);
@@ -967,19 +984,8 @@ static void print_summary(const struct comparison *t, FILE *out)
                 bb_plural(t->without_ratio));
     fputs(t->correct.n ? "\n" : "", out);
     bb_shortfall_print(&t->shortfall, out);
-    if (t->two_clocks)
-        fputs("# inconclusive: the clocks differ, and the host clock includes launches and the final wait; try: busbar "
-              "bench "
-              "--clock both, or --clock host\n",
-              out);
-    else if (t->verdicts[BB_INCONCLUSIVE] && !isnan(t->threshold_percent))
-        fprintf(
-            out,
-            "# inconclusive: the samples do not exclude a slowdown above %g %%; try: more samples (--repeats %lld)\n",
-            t->threshold_percent, 4 * max_repeats(t));
-    else if (t->verdicts[BB_INCONCLUSIVE])
-        fputs("# inconclusive: no time in A or in B, or steps without an interval (fewer than 6); try: --threshold\n",
-              out);
+    if (t->verdicts[BB_INCONCLUSIVE])
+        fprintf(out, "# inconclusive: %s\n", doubt_text(t, doubt));
     print_restrictions(t, out);
     print_verdict(t, out);
 }
@@ -1003,8 +1009,9 @@ static json_t *summary_json(const struct comparison *t)
 static int check_criteria(const struct comparison *t, bool strict)
 {
     const struct bb_ratios *slower = &t->slower;
-    char worst[BB_WORST_TEXT], culprit[BB_CULPRIT_TEXT], reason[BB_REJECTED_TEXT], wrong[64] = "";
+    char worst[BB_WORST_TEXT], culprit[BB_CULPRIT_TEXT], reason[BB_REJECTED_TEXT], wrong[64] = "", text[DOUBT];
     const char *option = rejected_by(t, strict, reason);
+    const bool doubt = outcome_of(t) == INCONCLUSIVE;
 
     if (slower->over > 0) {
         worst_text(t, slower, worst);
@@ -1016,9 +1023,9 @@ static int check_criteria(const struct comparison *t, bool strict)
     if (option && outcome_of(t) == FAILED)
         return bb_err(BB_EBELOW, "%s: %s: %s", option, t->b->path, reason);
     if (option)
-        return bb_err(BB_EBELOW, "%s: %s (%zu common row%s, %zu inconclusive, %zu with wrong data, %zu only in A)",
+        return bb_err(BB_EBELOW, "%s: %s (%zu common row%s, %zu inconclusive, %zu with wrong data, %zu only in A)%s%s",
                       option, reason, t->pairs, bb_plural(t->pairs), t->verdicts[BB_INCONCLUSIVE],
-                      t->verdicts[BB_WRONG_DATA], t->only_a);
+                      t->verdicts[BB_WRONG_DATA], t->only_a, doubt ? ": " : "", doubt ? doubt_text(t, text) : "");
     return 0;
 }
 
@@ -1370,6 +1377,11 @@ static int load_and_compare(const struct options *o, const struct bb_positionals
     struct bb_result_file files[BB_POSITIONALS_MAX] = {{0}};
     int rc, from_stdin = 0;
 
+    if (o->threshold_percent < 0 && o->threshold_percent != -1)
+        return bb_err(BB_EUSAGE,
+                      "--threshold %g: expected a percentage of 0 or more, or -1 for no limit (for example "
+                      "--threshold 5)",
+                      o->threshold_percent);
     TRY(bb_results_validate(o->json, o->csv));
     TRY(bb_checks_validate(o->junit, o->prometheus));
     for (int i = 0; i < positionals->n; i++)

@@ -360,6 +360,26 @@ def test_advice_exceeds_the_samples_of_the_run(compare):
     assert "try: more samples (--repeats 80)" in compare(a, b, "--threshold", "5").stdout
 
 
+def test_an_inconclusive_comparison_that_strict_rejects_names_the_samples(compare):
+    a, b = (bench(row(8, us, 2), options={"repeats": 20}) for us in (10, 11))
+    done = compare(a, b, "--threshold", "5", "--strict", "--quiet")
+    assert done.returncode == 5 and done.stderr.endswith("; try: more samples (--repeats 80)\n"), done.stderr
+
+
+@pytest.mark.parametrize("percent, valid", [("-1", True), ("0", True), ("-0.5", False), ("-2", False)])
+def test_a_threshold_is_minus_1_or_at_least_0(compare, percent, valid):
+    done = compare(bench(row(8, 10, 1)), bench(row(8, 10, 1)), f"--threshold={percent}")
+    assert (done.returncode == 0) == valid and (done.returncode == 2) == (not valid), done.stderr
+
+
+def test_a_slower_group_is_named_with_its_ranks_and_hosts(compare):
+    groups = [{"group": g, "ranks": [2 * g, 2 * g + 1], "hosts": [f"node{g}"]} for g in (0, 1)]
+    a, b = (bench(row(64 << 20, 10, 0.1, group=0), row(64 << 20, us, 0.1, group=1), groups=groups) for us in (10, 16))
+    done = compare(a, b, "--threshold", "5")
+    what = "all_reduce group 1 (ranks 2-3 on node1) 64 MiB: +60.0 %"
+    assert done.returncode == 5 and what in done.stdout.splitlines()[-1] and what in done.stderr, done.stderr
+
+
 def test_rows_above_the_threshold_are_counted(compare):
     overlap = [{"collective": "all_reduce", "bytes": 8, "gemms": 1, "collectives": 1, "max_ctas": i} for i in range(4)]
     files = [bench(*({**r, "both_us": {"p50": us, "ci95": None}} for r, us in zip(overlap, times, strict=True)),
@@ -975,6 +995,29 @@ def test_rows_of_split_runs_and_of_communicators_are_told_apart(compare):
     step = {"step": "init", "ranks": 4, "parts": 2, "bytes": 64, "time_us": {"p50": 1, "ci95": [1, 1]}}
     out = compare(bench(row, {**row, "group": 0}, step), bench(row, {**row, "group": 0}, step)).stdout
     assert all(name in out for name in ("all_reduce group 0 ", "all_reduce group 1 ", "init, 4 ranks, 2 parts ")), out
+
+
+def test_plans_with_given_and_own_compute_times_differ(busbar, tmp_path):
+    """119.8 is the default of --tflops, so both plans have the same options, but only the second computes by that rate."""
+    for name, args in (("a", ()), ("b", ("--tflops", "119.8"))):
+        done = busbar.run("plan", "data_parallel", "--model", "resnet50", "--ranks", 8, "--cluster", "h100-sxm-ib", *args, "--quiet", "--json", f"{name}.json",
+                          emulated=False, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    done = busbar.run("compare", "a.json", "b.json", "--json", "c.json", emulated=False, cwd=tmp_path)
+    assert "compute rates" in done.stdout and "given" in done.stdout and "proxy" in done.stdout, done.stdout
+
+
+def test_a_forecast_records_no_rate_that_it_does_not_use(busbar, tmp_path):
+    """The command of the recorded options gives the same plan; with --tflops 119.8 it would have the kernels of a proxy."""
+    steps = []
+    for args, compute, tflops in (((), None, None), (("--tflops", 119.8), "timed", 119.8), (("--compute", "gemm"), "gemm", None)):
+        path = tmp_path / "r.json"
+        done = busbar.run("plan", "transformer", "--model", "llama3_8b", "--ranks", 8, "--tp", 8, "--cluster", "h100-sxm-ib", *args,
+                          "--quiet", "--json", path, emulated=False)
+        plan = json.loads(path.read_text())
+        assert done.returncode == 0 and (plan["options"]["compute"], plan["options"]["tflops"]) == (compute, tflops), done.stderr
+        steps.append(plan["predicted"]["step_us"])
+    assert len(set(steps)) == 3
 
 
 def test_file_of_zero_bytes_is_refused(busbar):

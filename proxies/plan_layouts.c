@@ -115,8 +115,8 @@ static json_t *layouts_json(const struct bb_plan_options *o, const struct bb_lay
     json_t *layout;
     json_t *root = json_pack(
         "{s:s, s:s, s:o, s:s, s:o, s:i, s:i, s:{s:s, s:o, s:f, s:f}, s:o}", "schema", "busbar.plan/1", "busbar",
-        BUSBAR_VERSION, "command", command, "proxy", o->config.proxy, "options", bb_json_options(o->option_set, o),
-        "ranks", o->config.ranks, "nodes", bb_cluster_nodes(search->cluster, o->config.ranks), "predicted", "cluster",
+        BUSBAR_VERSION, "command", command, "proxy", o->config.proxy, "options", bb_plan_options_json(o), "ranks",
+        o->config.ranks, "nodes", bb_cluster_nodes(search->cluster, o->config.ranks), "predicted", "cluster",
         search->cluster->name, "slow", bb_slow_json(&search->conditions->slow), "step_us", found->rows[0].step_ns / 1e3,
         "tokens_per_s", found->rows[0].tokens / (found->rows[0].step_ns / 1e9), "best_layout",
         bb_layouts_json(found, o->top));

@@ -77,6 +77,10 @@ struct bb_plan_options {
 /* ---- plan of one step: plan_step.c ---- */
 
 int bb_plan_validate_step(struct bb_plan_options *o) BB_MUST_CHECK;
+/* bb_plan_options_json - return the options, with null for those that a forecast does not use, so that the command of these
+ * options gives the same plan. A new reference. */
+json_t *bb_plan_options_json(const struct bb_plan_options *o);
+
 int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, int argc, char **argv) BB_MUST_CHECK;
 
 /* ---- search for the best layouts (--best-layout): plan_layouts.c ---- */

@@ -54,6 +54,17 @@ static int write_export(const struct plan_results *f, const struct bb_plan_optio
                           argc, argv);
 }
 
+json_t *bb_plan_options_json(const struct bb_plan_options *o)
+{
+    json_t *options = bb_json_options(o->option_set, o);
+
+    if (o->rates == BB_RATES_MACHINE)
+        (void)json_object_set_new(options, "tflops", json_null());
+    if (o->forecast)
+        (void)json_object_set_new(options, "compute", json_null());
+    return options;
+}
+
 /* Write the files and, unless --quiet is given or a file goes to stdout, print the plan. verdict: result of the plan, 0
  * or a negative error code, which the JSON contains. */
 static int write_results(const struct plan_results *f, const struct bb_plan_options *o, int verdict, int argc,
@@ -64,7 +75,7 @@ static int write_results(const struct plan_results *f, const struct bb_plan_opti
     struct bb_plan_report report = {.plan = &f->plan,
                                     .prediction = f->predicted ? &f->prediction : NULL,
                                     .command = bb_json_words(argc, argv),
-                                    .options = bb_json_options(o->option_set, o),
+                                    .options = bb_plan_options_json(o),
                                     .profiles = bb_profile_checksums(o->cluster, o->config.model),
                                     .best_order = f->best.n > 0 ? bb_best_order_json(&f->best) : NULL,
                                     .jittered = f->jittered.samples > 0 ? &f->jittered : NULL,

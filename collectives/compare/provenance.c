@@ -146,13 +146,17 @@ static void add_compute(json_t *list, const json_t *root)
 {
     const json_t *planned = json_object_get(json_object_get(root, "predicted"), "compute");
     const char *how = json_string_value(json_object_get(json_object_get(root, "options"), "compute"));
+    const char *rates = json_string_value(json_object_get(planned, "rates"));
     char text[VALUE];
 
     snprintf(text, sizeof(text), "as the proxy runs (--compute %s)", how ? how : "?");
-    if (json_is_string(json_object_get(planned, "attention")) || json_object_get(first_layout(root), "software"))
+    if (json_is_string(json_object_get(planned, "attention")) || (planned && !how) ||
+        json_object_get(first_layout(root), "software"))
         add_fact(list, "compute", "as in training");
     else if (json_object_get(root, "proxy"))
         add_fact(list, "compute", text);
+    if (rates && strcmp(rates, "machine") != 0) /* with --tflops, the default value, too, replaces rates of a proxy */
+        add_fact(list, "compute rates", rates);
 }
 
 /* Adds "contents of FILE", the checksum, for the cluster profile and the model, so that two files with the same name and

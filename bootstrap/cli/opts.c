@@ -155,6 +155,8 @@ static int reject_value(const struct bb_opt *opt, const char *text, const char *
                   format_bound(opt, opt->min, low), format_bound(opt, opt->max, high));
 }
 
+enum { USUAL_SEQUENCE = 4096 };
+
 static int set_int(const struct bb_opt *opt, const char *text, int *field)
 {
     int value;
@@ -168,9 +170,9 @@ static int set_int(const struct bb_opt *opt, const char *text, int *field)
     }
     if (has_units && opt->arg && strcmp(opt->arg, "SAMPLES") == 0)
         return bb_err(BB_EUSAGE,
-                      "--%s: '%s' is not valid, expected a number of samples without unit; try: --%s %zu; tokens "
-                      "divided by --seq-length are samples",
-                      opt->name, text, opt->name, units);
+                      "--%s: '%s' is not valid, expected a number of samples without unit, which is tokens divided by "
+                      "--seq-length (for example --%s %zu --seq-length %d)",
+                      opt->name, text, opt->name, (units + USUAL_SEQUENCE - 1) / USUAL_SEQUENCE, USUAL_SEQUENCE);
     if (has_units)
         return bb_err(BB_EUSAGE, "--%s: '%s' is not valid, expected a number without unit; try: --%s %zu", opt->name,
                       text, opt->name, units);

@@ -393,6 +393,10 @@ def test_proxies_without_sync_name_those_that_have_a_choice(busbar, proxy):
     assert busbar.run("plan", *re.search(r"\((.*)\)", line)[1].split(), "--ranks", 4, emulated=False).returncode == 0
 
 
+def test_proxies_with_a_fixed_batch_name_it(busbar):
+    assert refusal(busbar, "dlrm", "--micro-batch-size", 4) == "dlrm: this proxy does not support --micro-batch-size; the proxy sets its own batch"
+
+
 def test_data_parallel_names_its_own_option(busbar):
     assert refusal(busbar, "data_parallel", "--dp-sync", "zero3").endswith("--dp-sync; data_parallel has --sync")
 

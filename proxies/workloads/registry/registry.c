@@ -136,6 +136,9 @@ static int validate_features(const struct bb_proxy *p, const struct bb_proxy_con
     const struct bb_foreign_name *similar =
         unsupported ? bb_foreign_find(bb_foreign_options, unsupported, strlen(unsupported)) : NULL;
     const char *equivalent = find_equivalent(p, unsupported);
+    const char *hint = similar                                                       ? similar->text
+                       : unsupported && strcmp(unsupported, "micro-batch-size") == 0 ? "the proxy sets its own batch"
+                                                                                     : NULL;
 
     if (!bb_proxy_supports_compute(p, c->compute))
         return bb_err(BB_EUSAGE, "%s: this proxy does not support --compute %s, expected none%s%s", p->name, c->compute,
@@ -144,8 +147,8 @@ static int validate_features(const struct bb_proxy *p, const struct bb_proxy_con
     if (equivalent)
         return bb_err(BB_EUSAGE, "%s: --%s is --%s here", p->name, unsupported, equivalent);
     if (unsupported)
-        return bb_err(BB_EUSAGE, "%s: this proxy does not support --%s%s%s", p->name, unsupported, similar ? "; " : "",
-                      similar ? similar->text : "");
+        return bb_err(BB_EUSAGE, "%s: this proxy does not support --%s%s%s", p->name, unsupported, hint ? "; " : "",
+                      hint ? hint : "");
     return 0;
 }
 

@@ -331,6 +331,13 @@ def explain(busbar, layout, more=""):
     return busbar.run("plan", "transformer", *args.split(), "--explain", layout, *(["--json", "-"] if not more else []), emulated=False)
 
 
+def test_the_penalty_of_layout_1_is_printed_once(busbar):
+    args = "--model llama2_7b --ranks 16 --global-batch-size 64 --cluster h100-sxm-ib --best-layout --cp 1"
+    row = plan(busbar, args)["best_layout"]["layouts"][0]
+    done = busbar.run("plan", "transformer", *args.split(), "--explain", f"--tp {row['tp']} --pp {row['pp']}", emulated=False)
+    assert "is row 1 of the table" in done.stdout and done.stdout.count("penalty of this layout, ") == 1 and "; penalty of layout 1, " not in done.stdout
+
+
 def ranked_us(row):
     return row["step_us"] * (1 + row["penalty"])
 

@@ -455,6 +455,12 @@ void bb_layouts_print(const struct bb_layouts *found, const char *command, int t
     }
 }
 
+static bool are_same(const struct bb_layout_row *one, const struct bb_layout_row *other)
+{
+    return bb_layouts_are_of_one_grid(&one->choice, &other->choice) &&
+           bb_layouts_ranked_ns(one) == bb_layouts_ranked_ns(other);
+}
+
 /* Returns the place of a layout among the best of each grid, without jitter; 0: worse than all that were simulated in
  * full. is_row: out: the layout is one of them */
 static int place_of(const struct bb_layouts *found, const struct bb_layout_row *row, bool *is_row)
@@ -464,8 +470,7 @@ static int place_of(const struct bb_layouts *found, const struct bb_layout_row *
     *is_row = false;
     for (int i = 0; i < found->n; i++) {
         better += bb_layouts_ranked_ns(&found->rows[i]) < bb_layouts_ranked_ns(row);
-        *is_row |= bb_layouts_are_of_one_grid(&found->rows[i].choice, &row->choice) &&
-                   bb_layouts_ranked_ns(&found->rows[i]) == bb_layouts_ranked_ns(row);
+        *is_row |= are_same(&found->rows[i], row);
     }
     return better < found->n ? better + 1 : 0;
 }
@@ -496,8 +501,10 @@ void bb_layouts_print_explained(const struct bb_layouts *found, const struct bb_
     if (found->penalized) {
         fputs("#   ", out);
         print_penalty(found, row, "this layout", out);
-        fputs("; ", out);
-        print_penalty(found, best, "layout 1", out);
+        if (!are_same(row, best)) {
+            fputs("; ", out);
+            print_penalty(found, best, "layout 1", out);
+        }
         fputc('\n', out);
     }
     for (int i = 0; i < found->n; i++)

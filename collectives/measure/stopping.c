@@ -3,7 +3,8 @@
 
 #include <math.h>
 
-static const double OUTLIER = 2;  /* threshold of BB_WARN_OUTLIERS: longest sample / median */
+/* threshold of BB_WARN_OUTLIERS: 99th percentile (of less than 100 samples: maximum) / median */
+static const double OUTLIER = 2;
 static const double NOISY = 0.05; /* threshold of BB_WARN_NOISY: half the width of the confidence interval / median */
 static const double TREND_SIGMAS = 3;        /* threshold of the Mann-Kendall statistic, in standard deviations */
 static const double MIN_TREND_CHANGE = 0.01; /* a change of the mean by less than this fraction is not reported as a
@@ -107,7 +108,7 @@ const struct bb_warning_row bb_warnings[BB_WARN_COUNT] = {
     [BB_WARN_TREND] = {"trend", "times increase or decrease over the samples",
                        "--warmup auto, or a larger -w, and --shuffle SEED; with both: check for other load, clocks "
                        "and temperature"},
-    [BB_WARN_OUTLIERS] = {"outliers", "the slowest sample took more than twice the median",
+    [BB_WARN_OUTLIERS] = {"outliers", "more than 1 % of the samples took more than twice the median",
                           "a larger -w; check for other load on nodes and network (the time: --json, time_us.max)"},
     [BB_WARN_START_BARRIER_EXPIRED] = {"start_barrier_expired",
                                        "the start barrier timed out before all operations were enqueued",
@@ -129,7 +130,7 @@ unsigned bb_warnings_of(const struct bb_stats *s, const double *samples, enum bb
         warnings |= 1u << BB_WARN_NOT_CONFIDENT;
     if (bb_has_trend(samples, s->n))
         warnings |= 1u << BB_WARN_TREND;
-    if (s->p50 > 0 && s->max > OUTLIER * s->p50)
+    if (s->p50 > 0 && (s->n < 100 ? s->max : s->p99) > OUTLIER * s->p50)
         warnings |= 1u << BB_WARN_OUTLIERS;
     return warnings;
 }

@@ -85,7 +85,7 @@ static unsigned bit(enum bb_warning w)
 static void warnings_follow_the_samples(void **state)
 {
     static const double wide[6] = {80, 120, 90, 110, 95, 105};
-    double falling[12], spiked[12];
+    double falling[12], spiked[12], many[200];
     struct bb_stats s = stats_of(samples_12, 12);
 
     (void)state;
@@ -106,6 +106,13 @@ static void warnings_follow_the_samples(void **state)
     spiked[5] = 50;
     s = stats_of(spiked, 12);
     assert_int_equal(bb_warnings_of(&s, spiked, BB_STOP_FIXED), bit(BB_WARN_OUTLIERS));
+    for (int i = 0; i < 200; i++)
+        many[i] = i % 90 == 3 ? 50 : 1 + 0.03 * (i % 3 - 1); /* 3 of 200 are slow */
+    s = stats_of(many, 200);
+    assert_int_equal(bb_warnings_of(&s, many, BB_STOP_FIXED), bit(BB_WARN_OUTLIERS));
+    many[3] = 1; /* 1 % */
+    s = stats_of(many, 200);
+    assert_int_equal(bb_warnings_of(&s, many, BB_STOP_FIXED), 0);
     for (int w = 0; w < BB_WARN_COUNT; w++)
         assert_true(bb_warnings[w].word && bb_warnings[w].text && bb_warnings[w].advice);
 }

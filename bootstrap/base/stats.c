@@ -91,3 +91,14 @@ double bb_stats_typical(const double *sorted, size_t n, double factor)
     bb_stats_compute(sorted, below, &stats);
     return stats.p50;
 }
+
+size_t bb_stats_outliers(const double *sorted, size_t n, double factor)
+{
+    for (size_t p = n > 5 ? (n + 1) / 2 : 3; p < n; p++) {
+        const double gap = sorted[p] - sorted[p - 1], range = sorted[p - 1] - sorted[0];
+
+        if (sorted[p] > factor * sorted[p / 2] && gap > (1 + 100.0 / (double)(p * p)) * range)
+            return p;
+    }
+    return n;
+}

@@ -30,6 +30,12 @@ void bb_sort_doubles(double *values, size_t n);
  * than `factor` times the value before it. Without a gap, the median of all values. Detects slow ranks even if most are. */
 double bb_stats_typical(const double *sorted, size_t n, double factor);
 
+/* bb_stats_outliers - return the index of the first outlier of the ascending values sorted[n], n if there is none. With p
+ * values below it (at least 3, and at least half of all), the first outlier is more than `factor` times their median, and
+ * the gap below it, divided by their range (as in Dixon's Q test), is above 1 + 100 / p^2: for normally distributed
+ * values with a standard deviation of 1 % and a factor of 1.02, less than 1 of 500 samples has an outlier. */
+size_t bb_stats_outliers(const double *sorted, size_t n, double factor);
+
 /* bb_nearest_rank - return the ceil(percent/100 * n)-th smallest of the ascending values sorted[n]; n is at least 1. */
 double bb_nearest_rank(const double *sorted, size_t n, size_t percent);
 

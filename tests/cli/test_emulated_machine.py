@@ -473,12 +473,71 @@ def test_delayed_rank_delays_the_step_once(busbar, tmp_path):
         assert step(late) - step(even) == pytest.approx(2000, abs=20)
     text = busbar.run(*args, "--full", "--delay", "rank=0:2ms", ranks=2, env=ENV).stdout
     assert re.search(r"^# waiting for peers .*\n  replica +dp +2 +\S+ +\S+ +1 +0 ", text, re.M), text
-    assert re.fullmatch(r"# late: rank 0 \(\S+, GPU 0, \S+\), replica: idle 2\.0\d ms longer than the other ranks of the role, which wait for it; where .*", text.splitlines()[-1])
+    assert re.fullmatch(r"# late: rank 0 \(\S+, GPU 0, \S+\), replica: idle 2\.0\d ms longer than the other ranks of the role, which wait for it; its GPU has no work then, "
+                        r"so check its host: .*", text.splitlines()[-1])
     for proxy, late, named in (("dlrm", "rank=3:1ms", ["slow: rank 2", "late: rank 3"]), ("dlrm", "rank=2:1ms", ["slow: rank 2", "late: rank 2"]),
                                ("data_parallel", "rank=3:300us", ["slow: rank 2"])):  # its first collective begins after the slow rank's kernels
         text = busbar.run("proxy", proxy, *(args[2:6] if proxy == args[1] else ()), "-n", 1, "-w", 1, "--no-alone", "--slow", "rank=2:1.5", "--delay",
                           late, "-g", 4, env=ENV).stdout
         assert re.findall(r"^# ((?:slow|late): rank \d)", text, re.M) == named, text
+
+
+def verdicts(run, tmp_path, proxy, ranks, *args, slow="rank=0:1"):
+    """Runs a proxy. Returns its lines of slow and late ranks and slow groups, and its JSON."""
+    done = run("proxy", *proxy, "--compute", "timed", "-g", ranks, "-n", 1, "-w", 1, "--traced-steps", 1, "--no-alone", "--json", tmp_path / "v.json", *args,
+               env={"EMU_SLOW": slow, "EMU_CLUSTER": H100})
+    assert done.returncode == 0, done.stderr
+    return re.findall(r"^# ((?:slow|late).*)", done.stdout, re.M), json.loads((tmp_path / "v.json").read_text())
+
+
+DDP, TP8 = ("data_parallel", "--model", "gpt2_small"), ("transformer", "--model", "gpt3_1_3b", "--tp", 8, "--micro-batches", 2)
+PP2, EP8 = ("transformer", "--model", "gpt3_1_3b", "--pp", 2, "--micro-batches", 4), ("transformer", "--model", "qwen3_30b_a3b", "--layers", 4, "--ep", 8)
+
+
+@pytest.mark.parametrize("proxy,ranks", [(DDP, 8), (TP8, 16), (PP2, 16), (EP8, 16)], ids=["ddp", "tp", "pp", "ep"])
+def test_delay_of_a_late_rank_is_its_own(times_only, tmp_path, proxy, ranks):
+    """The time of the late rank's delay, not the sum of what other ranks wait in each bucket, group and replica. Its kernels are as fast as theirs."""
+    for ms in (8, 20):
+        (line,), run = verdicts(times_only.run, tmp_path, proxy, ranks, "--delay", f"rank=6:{ms}ms")
+        assert line.startswith("late: rank 6 (") and float(re.search(r": idle (\S+) ms longer than the other ranks", line)[1]) == pytest.approx(ms, rel=0.02), line
+        assert (run["late_rank"], run["late_cause"], run["slow_gpus"]) == (6, "idle", []) and run["late_us"] == pytest.approx(1000 * ms, rel=0.02)
+
+
+@pytest.mark.parametrize("proxy,ranks", [(DDP, 8), (TP8, 16), (PP2, 16), (EP8, 16)], ids=["ddp", "tp", "pp", "ep"])
+def test_slightly_slow_gpu_is_named(times_only, tmp_path, proxy, ranks):
+    """From 2 % on it is a slow GPU. Below, it is late if the others wait for it, and its kernels are the cause."""
+    for slow in (1.03, 1.08):
+        (line,), run = verdicts(times_only.run, tmp_path, proxy, ranks, slow=f"rank=5:{slow}")
+        assert re.match(rf"slow: rank 5 \(.*, {slow:.2f} x the typical time", line), line
+        assert [gpu["rank"] for gpu in run["slow_gpus"]] == [5] and run["slow_gpus"][0]["slowdown"] == pytest.approx(slow, rel=0.005)
+        assert run["late_rank"] in (None, 5) and run["late_cause"] in (None, "kernels")
+    lines, run = verdicts(times_only.run, tmp_path, DDP, 8, slow="rank=5:1.01")
+    assert re.match(r"late: rank 5 \(.*: kernels take \S+ us longer than those of the other ranks .*; check its GPU", lines[0]), lines
+    assert run["slow_gpus"] == [] and (run["late_rank"], run["late_cause"]) == (5, "kernels")
+    spread = ",".join(f"rank={r}:{1 + (r * 7 % 8) / 200}" for r in range(8))  # 1, 1.005, .. 1.035, in another order
+    lines, run = verdicts(times_only.run, tmp_path, DDP, 8, slow=spread)
+    assert run["slow_gpus"] == [] and not any(line.startswith("slow") for line in lines), lines
+
+
+def test_slow_node_is_named_instead_of_its_ranks(times_only, tmp_path):
+    lines, run = verdicts(times_only.run, tmp_path, TP8, 16, slow="node1:0.7,rank=3:1.05")
+    assert [gpu["rank"] for gpu in run["slow_gpus"]] == [3, *range(8, 16)]
+    assert re.fullmatch(r"slow: all 8 ranks of \S+-node1: kernels take 1\.43 x the typical time .*", lines[0]), lines
+    assert len(lines) == 2 and re.match(r"slow: rank 3 \(.* 1\.05 x ", lines[1]), lines
+    lines, run = verdicts(times_only.run, tmp_path, TP8, 16, "--full", slow="node1:0.7")
+    assert [re.match(r"slow: (all 8 ranks|rank \d+)", line)[1] for line in lines] == ["all 8 ranks", *(f"rank {r}" for r in range(8, 16))], lines
+
+
+@pytest.mark.parametrize("proxy", [TP8, PP2, EP8], ids=["tp", "pp", "ep"])
+def test_slow_gpu_late_rank_and_slow_nic_are_all_named(times_only, tmp_path, proxy):
+    """NIC 3 of node 1 is that of rank 11, whose replica on node 0 is rank 3."""
+    faults = {"rank=5:1.06": "slow: rank 5 (", "link=node1-nic3:0.4": r"slow communication: group \w+ of ranks 3, 11 ("}
+    for slow in ("rank=5:1.06,link=node1-nic3:0.4", "rank=5:1.06", "link=node1-nic3:0.4"):
+        lines, run = verdicts(times_only.run, tmp_path, proxy, 16, "--delay", "rank=6:8ms", slow=slow)
+        expected = {faults[fault].replace("(", r"\(") for fault in slow.split(",")} | {r"late: rank 6 \(.* idle 8\.0. ms longer"}
+        assert {e for e in expected for line in lines if re.match(e, line)} == expected, lines
+        assert all(any(re.match(e, line) for e in expected) for line in lines), lines
+        assert [gpu["rank"] for gpu in run["slow_gpus"]] == [5] * ("rank" in slow)
 
 
 @pytest.mark.parametrize("slow", ["link=node1-nic1:0.25", "link=node0-node1:0.2", "link=node1-to-node0:0.2"])
@@ -570,7 +629,8 @@ def test_proxy_names_the_group_with_a_slow_nic(busbar, tmp_path):
     assert done.stdout.splitlines()[-1].startswith("# a node whose NICs are all slow would not be named: the compared groups span all nodes; ")
     not_judged = "# NICs not judged as slow or not: no other group has the shape of group dp, "
     assert not_judged not in done.stdout
-    assert busbar.run(*command, ranks=4, env={**env, **slow}).stdout.splitlines()[-1].startswith(not_judged)
+    last = busbar.run(*command, ranks=4, env={**env, **slow}).stdout.splitlines()[-1]
+    assert last.startswith(not_judged) and last.endswith("; to judge each NIC: busbar-emulated health; to compare communication with a prediction: --cluster NAME|FILE")
     args = (*command, "--cluster", "h100-sxm-ib")
     done = busbar.run(*args, ranks=4, env={**env, **slow})
     assert not_judged not in done.stdout
@@ -585,7 +645,7 @@ def test_proxy_names_the_group_with_a_slow_nic(busbar, tmp_path):
     for ranks, has_others in ((5, False), (4, True)):  # on three nodes: 2, 2 and 1; 2, 1 and 1
         done = busbar.run(*args, "--json", tmp_path / "r.json", ranks=ranks, env={**env, "EMU_NODES": "3"})
         assert ("--cluster: the prediction assumes nodes of 2 consecutive ranks" in done.stderr) == has_others, done.stderr
-        assert "# communication takes" not in done.stdout and "to judge them: --cluster" not in done.stdout, done.stdout
+        assert "# communication takes" not in done.stdout and "--cluster NAME|FILE" not in done.stdout, done.stdout
         assert (abs(json.loads((tmp_path / "r.json").read_text())["forecast"]["step"]["error"]) > 0.001) == has_others
     done = busbar.run(*args, ranks=4, env={**env, "NCCL_MAX_CTAS": "1"})
     assert re.search(r"# communication takes \d+\.\d\d x the time predicted for h100-sxm-ib; restricted by \$NCCL_MAX_CTAS=1; if it is as "

@@ -12,11 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A rank is slow if its kernels take more than SLOW times the typical time of its role. It is late if the others of its role
- * wait longer than the rank itself by the fraction LATE_BY of the step, or by the fraction LATE and twice as long or while
- * the rank is idle longer (neither compute nor communication) by half of this time, and if this is NEXT times that of any
- * other rank. */
-static const double SLOW = 1.1, LATE = 0.01, LATE_BY = 0.05, NEXT = 1.5;
+/* A rank is slow if its kernels take more than SLOW times the typical time of its role, or more than SLIGHTLY times and
+ * longer than the spread of the other ranks explains (bb_stats_outliers). It is late if the others of its role wait longer
+ * than the rank itself by the fraction LATE_BY of the step, or by the fraction LATE and twice as long or while the rank is
+ * idle longer (neither compute nor communication) by half of this time, and if this is NEXT times that of any other rank;
+ * or if its idle time is longer by the fraction LATE of the step and NEXT times, and the others wait longer by half of it.
+ * The cause is the part of its step that is longer than those of the others, by at least the fraction CAUSE of the step. */
+static const double SLOW = 1.1, SLIGHTLY = 1.02, LATE = 0.01, LATE_BY = 0.05, NEXT = 1.5, CAUSE = 0.001;
 
 enum { MAX_NAMED = 2, MAX_GROUPS = 3 }; /* maximum numbers of slow ranks, and of slow groups, that the text names */
 
@@ -38,19 +40,67 @@ static double waits_us(const struct bb_measured *m, int groups, int rank)
     return us;
 }
 
-/* The rank that waits least compared with the upper median rank of its role, and by how much; next_us: that of the next;
- * idle_us: how much longer the rank is idle than the lower median rank. */
-struct late {
-    int rank;
-    double us, next_us, idle_us;
+/* The time of a rank in each part of the step that can make the rank late (enum bb_late_cause). */
+struct parts {
+    double us[BB_LATE_CAUSES];
 };
 
-static void add_late(struct late *late, int rank, double us, double idle_us, bool named)
+static struct parts parts_of(const struct bb_measured *m, int groups, int rank)
 {
-    if (us > late->us)
-        *late = (struct late){named ? rank : BB_NONE, us, late->us, idle_us};
-    else
-        late->next_us = fmax(late->next_us, us);
+    const struct bb_rank_breakdown *f = &m->traced[rank];
+    struct parts p = {{[BB_LATE_IDLE] = f->idle_us, [BB_LATE_KERNELS] = f->compute_us}};
+
+    for (int i = 0; i < groups; i++)
+        p.us[BB_LATE_TRANSFERS] += isnan(f->groups[i].transfer_us) ? 0 : f->groups[i].transfer_us;
+    return p;
+}
+
+/* Returns the lower median of each part over n ranks, which a slow or late rank of two does not change. us: [n] memory. */
+static struct parts typical_parts(const struct bb_measured *m, int groups, const int *ranks, size_t n, double *us)
+{
+    struct parts typical;
+
+    for (int part = 0; part < BB_LATE_CAUSES; part++) {
+        for (size_t i = 0; i < n; i++)
+            us[i] = parts_of(m, groups, ranks[i]).us[part];
+        bb_sort_doubles(us, n);
+        typical.us[part] = us[(n - 1) / 2];
+    }
+    return typical;
+}
+
+/* Returns the part of the step by which a rank exceeds the typical rank most, and sets *us to the excess. */
+static enum bb_late_cause longest_part(const struct bb_measured *m, int groups, int rank, const struct parts *typical,
+                                       double *us)
+{
+    const struct parts own = parts_of(m, groups, rank);
+    enum bb_late_cause longest = BB_LATE_IDLE;
+
+    for (int part = 0; part < BB_LATE_CAUSES; part++)
+        if (own.us[part] - typical->us[part] > own.us[longest] - typical->us[longest])
+            longest = part;
+    *us = own.us[longest] - typical->us[longest];
+    return longest;
+}
+
+/* The rank that waits least compared with the upper median rank of its role, and by how much; next_us: that of the next.
+ * Waits of several calls for one delay add up, so the delay itself is that of `cause`: cause_us. */
+struct late {
+    int rank;
+    double us, next_us, cause_us;
+    enum bb_late_cause cause;
+};
+
+static void add_late(struct late *late, const struct late *rank, bool named)
+{
+    const double next_us = late->us;
+
+    if (rank->us > late->us) {
+        *late = *rank;
+        late->next_us = next_us;
+        late->rank = named ? rank->rank : BB_NONE;
+    } else
+        late->next_us = fmax(late->next_us, rank->us);
 }
 
 static int late_rank(const struct late *late)
@@ -58,17 +108,17 @@ static int late_rank(const struct late *late)
     return late->us > NEXT * late->next_us ? late->rank : BB_NONE;
 }
 
-/* Compares n ranks of a role. Their times differ only for a late rank: the other ranks of its pipeline wait for it before
- * they synchronize with the other replicas, and the replicas wait then. */
-static void find_late(const struct bb_measured *m, int groups, const int *ranks, int n, struct late *late)
+/* Compares n ranks of a role: how much less they wait (late), and how much longer they are idle (idle). Their times differ
+ * only for a late rank: the other ranks of its pipeline wait for it before they synchronize with the other replicas, and
+ * the replicas wait then. */
+static void find_late(const struct bb_measured *m, int groups, const int *ranks, int n, struct late *late,
+                      struct late *idle)
 {
-    double *us, typical_us, idle_us;
+    struct parts typical;
+    double *us, typical_us;
 
     BB_NEW(us, (size_t)n);
-    for (int i = 0; i < n; i++)
-        us[i] = m->traced[ranks[i]].idle_us;
-    bb_sort_doubles(us, (size_t)n);
-    idle_us = us[(n - 1) / 2];
+    typical = typical_parts(m, groups, ranks, (size_t)n, us);
     for (int i = 0; i < n; i++)
         us[i] = waits_us(m, groups, ranks[i]);
     bb_sort_doubles(us, (size_t)n);
@@ -76,11 +126,16 @@ static void find_late(const struct bb_measured *m, int groups, const int *ranks,
     free(us);
     for (int i = 0; i < n; i++) {
         const struct bb_rank_breakdown *f = &m->traced[ranks[i]];
-        const double own_us = waits_us(m, groups, ranks[i]), less_us = typical_us - own_us;
-        const double longer_us = f->idle_us - idle_us;
-        const bool clear = own_us < typical_us / 2 || longer_us > less_us / 2;
+        const double own_us = waits_us(m, groups, ranks[i]), idle_us = f->idle_us - typical.us[BB_LATE_IDLE];
+        struct late rank = {.rank = ranks[i], .us = typical_us - own_us};
+        const bool clear = own_us < typical_us / 2 || idle_us > rank.us / 2;
 
-        add_late(late, ranks[i], less_us, longer_us, less_us > (clear ? LATE : LATE_BY) * f->step_us);
+        rank.cause = longest_part(m, groups, ranks[i], &typical, &rank.cause_us);
+        if (rank.cause_us < CAUSE * f->step_us)
+            rank.cause = BB_LATE_CAUSES;
+        add_late(late, &rank, rank.us > (clear ? LATE : LATE_BY) * f->step_us);
+        add_late(idle, &(struct late){ranks[i], idle_us, .cause_us = idle_us, .cause = BB_LATE_IDLE},
+                 idle_us > LATE * f->step_us && rank.us > idle_us / 2);
     }
 }
 
@@ -100,14 +155,15 @@ static void find_idle(const struct bb_measured *m, const struct bb_step *step, s
 
     for (int r = 0; r < m->ranks; r++)
         if (is_single(step, r))
-            add_late(&idle, r, m->traced[r].idle_us, 0, m->traced[r].idle_us > LATE * m->traced[r].step_us);
+            add_late(&idle, &(struct late){.rank = r, .us = m->traced[r].idle_us},
+                     m->traced[r].idle_us > LATE * m->traced[r].step_us);
     w->idle_rank = m->ranks > 1 ? late_rank(&idle) : BB_NONE;
     w->idle_us = idle.us - idle.next_us;
 }
 
-/* Adds the rows of each role, and finds the late rank. */
+/* Adds the rows of each role, and finds the rank that waits least, and the rank that is idle longest. */
 static void compare_roles(const struct bb_measured *m, const struct bb_step *step, struct bb_wait_table *w,
-                          struct late *late)
+                          struct late *late, struct late *idle)
 {
     int *ranks;
 
@@ -120,7 +176,7 @@ static void compare_roles(const struct bb_measured *m, const struct bb_step *ste
                 ranks[role.n++] = r;
         if (role.n > 0) {
             bb_wait_table_add(w, &role, waiting_us, m);
-            find_late(m, step->layout.n_groups, ranks, role.n, late);
+            find_late(m, step->layout.n_groups, ranks, role.n, late, idle);
         }
     }
     free(ranks);
@@ -128,12 +184,15 @@ static void compare_roles(const struct bb_measured *m, const struct bb_step *ste
 
 void bb_run_waiting(const struct bb_measured *m, const struct bb_step *step, struct bb_wait_table *w)
 {
-    struct late late = {.rank = BB_NONE};
+    struct late late = {.rank = BB_NONE}, idle = {.rank = BB_NONE};
 
     *w = (struct bb_wait_table){.measured = true, .late_rank = BB_NONE, .idle_rank = BB_NONE};
     if (!m->traced)
         return;
-    compare_roles(m, step, w, &late);
+    compare_roles(m, step, w, &late, &idle);
+    /* Ranks of another replica may wait for the same delay in more groups, and ranks of slow links wait less. */
+    if (late_rank(&idle) != BB_NONE && (late_rank(&late) == BB_NONE || late.cause >= BB_LATE_TRANSFERS))
+        late = idle;
     find_idle(m, step, w);
     for (int i = 0; i < w->n; i++) {
         const struct bb_group_breakdown *g = &m->traced[w->rows[i].most_rank].groups[w->rows[i].group_index];
@@ -142,8 +201,8 @@ void bb_run_waiting(const struct bb_measured *m, const struct bb_step *step, str
         w->rows[i].waited_for_us = g->waited_for_share * g->waiting_us;
     }
     w->late_rank = late_rank(&late);
-    w->late_us = late.us;
-    w->late_idle_us = late.idle_us;
+    w->late_us = late.cause_us;
+    w->late_cause = late.cause;
 }
 
 /* ---- slow GPUs and slow communication ---- */
@@ -260,39 +319,82 @@ static void add_alone(struct slow_list *list, const struct bb_run_report *r, int
     list->last_alone = group;
 }
 
-/* Adds the slow ranks of the class of rank `first`, its lowest rank. classes: [ranks] class_of() each rank; us: [ranks] memory. */
-static void add_slow_of(const struct bb_run_report *r, int group, int first, const int *classes, double *us,
-                        struct slow_list *list)
+/* Ranks whose kernels (group BB_NONE), or whose transfers in a group, are compared (class_of). */
+struct slow_class {
+    int group;
+    int *ranks;
+    size_t n;
+    double *us; /* [n] memory */
+};
+
+/* Returns whether the kernels of a rank are slower by themselves: neither longer transfers, which slow them down, nor idle
+ * time is a larger part of its delay. */
+static bool computes_longer(const struct bb_run_report *r, const struct slow_class *c, int rank, double typical_us)
 {
-    const struct bb_session *s = r->session;
-    size_t members = 0;
+    const int groups = r->step->layout.n_groups;
+    struct parts typical = typical_parts(r->measured, groups, c->ranks, c->n, c->us);
+    double longer_us;
+
+    typical.us[BB_LATE_KERNELS] = typical_us;
+    return longest_part(r->measured, groups, rank, &typical, &longer_us) == BB_LATE_KERNELS;
+}
+
+/* Returns the typical time of a class, and sets *least_us to the least time of a rank that is slightly slow, INFINITY if
+ * there is none. Ranks that are more than slightly slow are left out. */
+static double typical_time(const struct bb_run_report *r, const struct slow_class *c, double *least_us)
+{
+    size_t n = c->n, others;
     double typical_us;
 
-    for (int i = first; i < s->world.size; i++)
-        if (classes[i] == classes[first])
-            us[members++] = time_of(r, i, group);
-    list->single += group == BB_NONE && members == 1 && s->world.size > 1;
-    if (group != BB_NONE && members > 1 && exposes_network(r, first, group)) {
-        list->compared = true;
-        list->parted |= !spans_all_nodes(r, first, group);
-    }
-    if (group != BB_NONE && members == 1 && exposes_network(r, first, group))
-        add_alone(list, r, group);
-    bb_sort_doubles(us, members);
-    typical_us = bb_stats_typical(us, members, SLOW);
-    for (int i = first; i < s->world.size; i++) {
-        const struct slow_rank slow = {.rank = i,
-                                       .gpu = s->devices[i].ordinal,
-                                       .host = s->world.hosts[i],
-                                       .pci = s->devices[i].pci,
-                                       .role = r->step->roles[r->step->role_of[i]].name,
-                                       .group = group == BB_NONE ? NULL : r->step->layout.groups[group].name,
-                                       .group_index = group,
-                                       .us = time_of(r, i, group),
-                                       .slowdown = time_of(r, i, group) / typical_us};
+    for (size_t i = 0; i < n; i++)
+        c->us[i] = time_of(r, c->ranks[i], c->group);
+    bb_sort_doubles(c->us, n);
+    typical_us = bb_stats_typical(c->us, n, SLOW);
+    *least_us = INFINITY;
+    if (c->group != BB_NONE || is_single(r->step, c->ranks[0]))
+        return typical_us;
+    while (c->us[n - 1] > SLOW * typical_us)
+        n--;
+    others = bb_stats_outliers(c->us, n, SLIGHTLY);
+    if (others < n)
+        *least_us = c->us[others];
+    return bb_stats_typical(c->us, others, SLOW);
+}
 
-        if (classes[i] == classes[first] && slow.slowdown > SLOW &&
-            (!slow.group || slow.us - typical_us > LATE * r->measured->traced[i].step_us))
+/* Counts what the transfers of a class can show about NICs. */
+static void count_network(const struct bb_run_report *r, const struct slow_class *c, struct slow_list *list)
+{
+    if (c->group == BB_NONE || !exposes_network(r, c->ranks[0], c->group))
+        return;
+    if (c->n == 1)
+        add_alone(list, r, c->group);
+    list->compared |= c->n > 1;
+    list->parted |= c->n > 1 && !spans_all_nodes(r, c->ranks[0], c->group);
+}
+
+static void add_slow_of(const struct bb_run_report *r, const struct slow_class *c, struct slow_list *list)
+{
+    const struct bb_session *s = r->session;
+    double least_us;
+    const double typical_us = typical_time(r, c, &least_us);
+
+    list->single += c->group == BB_NONE && c->n == 1 && s->world.size > 1;
+    count_network(r, c, list);
+    for (size_t i = 0; i < c->n; i++) {
+        const int rank = c->ranks[i];
+        const struct slow_rank slow = {.rank = rank,
+                                       .gpu = s->devices[rank].ordinal,
+                                       .host = s->world.hosts[rank],
+                                       .pci = s->devices[rank].pci,
+                                       .role = r->step->roles[r->step->role_of[rank]].name,
+                                       .group = c->group == BB_NONE ? NULL : r->step->layout.groups[c->group].name,
+                                       .group_index = c->group,
+                                       .us = time_of(r, rank, c->group),
+                                       .slowdown = time_of(r, rank, c->group) / typical_us};
+
+        if ((slow.slowdown > SLOW &&
+             (!slow.group || slow.us - typical_us > LATE * r->measured->traced[rank].step_us)) ||
+            (slow.us >= least_us && computes_longer(r, c, rank, typical_us)))
             add_slow(list, &slow);
     }
 }
@@ -301,21 +403,25 @@ static void add_slow_of(const struct bb_run_report *r, int group, int first, con
 static void list_slow_of(const struct bb_run_report *r, int group, struct slow_list *list)
 {
     const int ranks = r->session->world.size;
+    struct slow_class c = {.group = group};
     int *classes;
-    double *us;
 
     BB_NEW(classes, ranks);
-    BB_NEW(us, ranks);
+    BB_NEW(c.ranks, ranks);
+    BB_NEW(c.us, ranks);
     for (int i = 0; i < ranks; i++)
         classes[i] = class_of(r, i, group);
-    for (int i = 0, first; i < ranks; i++) {
-        for (first = 0; classes[first] != classes[i]; first++)
-            ;
-        if (first == i)
-            add_slow_of(r, group, first, classes, us, list);
+    for (int first = 0; first < ranks; first++) {
+        c.n = 0;
+        for (int i = 0; i < ranks && (c.n > 0 || i <= first); i++)
+            if (classes[i] == classes[first])
+                c.ranks[c.n++] = i;
+        if (c.ranks[0] == first)
+            add_slow_of(r, &c, list);
     }
     free(classes);
-    free(us);
+    free(c.ranks);
+    free(c.us);
 }
 
 /* Returns whether a slow GPU in the group of `slow` explains its transfers: it is slower than they are, and its kernels
@@ -432,40 +538,103 @@ static void print_slow_transfers(const struct bb_run_report *r, const struct slo
         fprintf(out, "# to find the link: %s bench p2p\n", bb_environment_program());
 }
 
+/* Returns whether all ranks of a node, at least two, are in the list. */
+static bool is_slow_node(const struct bb_world *w, const struct slow_list *list, int node)
+{
+    size_t slow = 0, all = 0;
+
+    for (int i = 0; i < w->size; i++)
+        all += w->node_of[i] == node;
+    for (size_t i = 0; i < list->n; i++)
+        slow += w->node_of[list->ranks[i].rank] == node;
+    return all > 1 && slow == all;
+}
+
+/* Prints a node whose ranks are all in the list. */
+static void print_slow_node(const struct bb_world *w, const struct slow_list *list, int node, FILE *out)
+{
+    const struct slow_rank *least = NULL, *most = NULL;
+    size_t n = 0;
+
+    for (size_t i = 0; i < list->n; i++)
+        if (w->node_of[list->ranks[i].rank] == node) {
+            most = &list->ranks[i];
+            least = n++ == 0 ? most : least;
+        }
+    fprintf(out, "# slow: all %zu ranks of %s: kernels take %.2f", n, most->host, least->slowdown);
+    if (most->slowdown - least->slowdown >= 0.01)
+        fprintf(out, " to %.2f", most->slowdown);
+    fprintf(out, " x the typical time of the role; check what its GPUs share: power, cooling, clock limits\n");
+}
+
+/* Prints nodes whose GPUs are all slow, and the other slow GPUs, the slowest last; with --full each slow GPU. */
+static void print_slow_gpus(const struct bb_run_report *r, const struct slow_list *list, FILE *out)
+{
+    const struct bb_world *w = &r->session->world;
+    size_t left = 0, nodes = 0;
+    bool *whole; /* [nodes] all GPUs of the node are slow */
+
+    BB_NEW(whole, w->nodes);
+    for (int node = 0; node < w->nodes; node++)
+        whole[node] = is_slow_node(w, list, node);
+    for (size_t i = 0; i < list->n; i++)
+        left += !whole[w->node_of[list->ranks[i].rank]];
+    if (left > MAX_NAMED)
+        fprintf(out, "# slow: %zu of %d ranks, the slowest last:\n", list->n, w->size);
+    for (int node = 0; node < w->nodes; node++)
+        if (whole[node] && (++nodes <= MAX_GROUPS || r->full))
+            print_slow_node(w, list, node, out);
+    if (nodes > MAX_GROUPS && !r->full)
+        fprintf(out, "# slow: all ranks of %zu more node%s\n", nodes - MAX_GROUPS, bb_plural((int)nodes - MAX_GROUPS));
+    for (size_t i = 0; i < list->n; i++)
+        if (r->full || (!whole[w->node_of[list->ranks[i].rank]] && left-- <= MAX_NAMED))
+            bb_table_sentence(out, slow_gpu_fields, &list->ranks[i]);
+    free(whole);
+}
+
 /* Prints why nothing is known to be slow. */
 static void print_not_judged(const struct bb_run_report *r, const struct slow_list *transfers, bool all_judged,
                              FILE *out)
 {
     const bool judges = r->forecast->known && !r->forecast->other_nodes;
-    const char *option = r->forecast->known ? "" : "--cluster NAME|FILE, or ";
+    const char *option = r->forecast->known ? "" : "; to compare communication with a prediction: --cluster NAME|FILE";
 
     if (!judges && transfers->alone[0] && !transfers->compared)
         fprintf(
             out,
             "# NICs not judged as slow or not: no other group has the shape of group %s, so transfer times cannot be "
-            "compared; to judge them: %s%s health\n",
-            transfers->alone, option, bb_environment_program());
+            "compared; to judge each NIC: %s health%s\n",
+            transfers->alone, bb_environment_program(), option);
     else if (!judges && transfers->compared && !transfers->parted)
         fprintf(out,
                 "# a node whose NICs are all slow would not be named: the compared groups span all nodes; to judge "
-                "nodes: %s%s health\n",
-                option, bb_environment_program());
+                "nodes: %s health%s\n",
+                bb_environment_program(), option);
     else if (judges)
         bb_run_forecast_print_longer(r->forecast, all_judged, out);
 }
 
-/* Prints a late rank: it is idle longer than the others of its role, or waits less, by `us`. A rank that starts its first
- * kernels late, but before their input arrives, delays no other rank. */
-static void print_late(const struct bb_run_report *r, int late, bool idle, double us, FILE *out)
+/* Prints a late rank, by how much the part of its step that is the cause is longer than those of the others of its role, and
+ * what to check. A rank that starts its first kernels late, but before their input arrives, delays no other rank. */
+static void print_late(const struct bb_run_report *r, int late, enum bb_late_cause cause, double us, FILE *out)
 {
+    static const struct {
+        const char *takes, *longer, *check;
+    } causes[] = {
+        [BB_LATE_IDLE] = {"idle ", " longer than the",
+                          "its GPU has no work then, so check its host: data loading, CPU load, launches"},
+        [BB_LATE_KERNELS] = {"kernels take ", " longer than those of the", "check its GPU: clock, temperature, power"},
+        [BB_LATE_TRANSFERS] = {"transfers take ", " longer than those of the", "check its NIC and links"},
+        [BB_LATE_CAUSES] = {"waits", " less than the",
+                            "its own times do not show why; to see the operations: --trace FILE"},
+    };
     char time[BB_ROUNDED_TEXT], text[BB_RANK_TEXT];
 
-    fprintf(out,
-            "# late: %s, %s: %s %s %s than the other ranks of the role, which wait for it%s; where "
-            "kernels hide the waiting, the transfers after it end later\n",
+    fprintf(out, "# late: %s, %s: %s%s%s other ranks of the role, which wait for it%s; %s\n",
             bb_session_rank_text(r->session, late, text), r->step->roles[r->step->role_of[late]].name,
-            idle ? "idle" : "waits", bb_format_rounded_time(us, time), idle ? "longer" : "less",
-            r->measured->traced[late].bubble_us > us / 2 ? ", or a pipeline bubble hides its delay" : "");
+            causes[cause].takes, cause == BB_LATE_CAUSES ? "" : bb_format_rounded_time(us, time), causes[cause].longer,
+            r->measured->traced[late].bubble_us > us / 2 ? ", or a pipeline bubble hides its delay" : "",
+            causes[cause].check);
 }
 
 /* Adds how much longer the ranks of a role are idle than the lower median rank, which a slow GPU of the role does not change. */
@@ -482,7 +651,7 @@ static void add_idle_of_role(const struct bb_run_report *r, int role, double *us
     bb_sort_doubles(us, n);
     for (int i = 0; i < r->session->world.size; i++)
         if (r->step->role_of[i] == role)
-            add_late(idle, i, traced[i].idle_us - us[(n - 1) / 2], 0,
+            add_late(idle, &(struct late){.rank = i, .us = traced[i].idle_us - us[(n - 1) / 2]},
                      traced[i].idle_us - us[(n - 1) / 2] > LATE * traced[i].step_us);
 }
 
@@ -501,7 +670,7 @@ static void print_also_late(const struct bb_run_report *r, const struct slow_ran
     late = late_rank(&idle);
     if (late == slowest->rank ||
         (late != BB_NONE && waits_us(r->measured, r->step->layout.n_groups, slowest->rank) > idle.us / 2))
-        print_late(r, late, true, idle.us, out);
+        print_late(r, late, BB_LATE_IDLE, idle.us, out);
 }
 
 /* Prints those ranks whose compute or idle time is longer than that of the others, though their roles differ. */
@@ -509,18 +678,16 @@ static void print_longer_roles(const struct bb_run_report *r, FILE *out)
 {
     const struct bb_session *s = r->session;
     const struct bb_wait_table *w = r->waiting;
+    struct slow_class c = {.group = BB_NONE};
     struct slow_list list = {0};
     char time[BB_ROUNDED_TEXT], text[BB_RANK_TEXT];
-    int *classes, first = 0;
-    double *us;
 
-    BB_NEW(classes, s->world.size);
-    BB_NEW(us, s->world.size);
-    for (int i = s->world.size - 1; i >= 0; i--) {
-        classes[i] = is_single(r->step, i) ? 0 : BB_NONE;
-        first = classes[i] == 0 ? i : first;
-    }
-    add_slow_of(r, BB_NONE, first, classes, us, &list);
+    BB_NEW(c.ranks, s->world.size);
+    BB_NEW(c.us, s->world.size);
+    for (int i = 0; i < s->world.size; i++)
+        if (is_single(r->step, i))
+            c.ranks[c.n++] = i;
+    add_slow_of(r, &c, &list);
     for (size_t i = list.n > MAX_NAMED ? list.n - MAX_NAMED : 0; i < list.n; i++)
         fprintf(out, "# slow, or its role has more work: %s, %s: kernels take %s, %.2f x the typical time\n",
                 bb_session_rank_text(s, list.ranks[i].rank, text), list.ranks[i].role,
@@ -530,15 +697,14 @@ static void print_longer_roles(const struct bb_run_report *r, FILE *out)
                 bb_session_rank_text(s, w->idle_rank, text), r->step->roles[r->step->role_of[w->idle_rank]].name,
                 bb_format_rounded_time(w->idle_us, time));
     free(list.ranks);
-    free(classes);
-    free(us);
+    free(c.ranks);
+    free(c.us);
 }
 
 void bb_run_culprit_print(const struct bb_run_report *r, FILE *out)
 {
     const struct bb_wait_table *w = r->waiting;
     const int late = w->n > 0 ? w->late_rank : BB_NONE;
-    const bool idle = w->late_idle_us > w->late_us / 2;
     struct slow_list gpus = list_slow(r, false), transfers = list_slow(r, true);
 
     if (gpus.single > 0 && (r->full || (gpus.n == 0 && late == BB_NONE)))
@@ -548,15 +714,12 @@ void bb_run_culprit_print(const struct bb_run_report *r, FILE *out)
                 gpus.single, r->session->world.size);
     if (gpus.single > 0)
         print_longer_roles(r, out);
-    if (gpus.n > MAX_NAMED)
-        fprintf(out, "# slow: %zu of %d ranks, the slowest last:\n", gpus.n, r->session->world.size);
-    for (size_t i = gpus.n > MAX_NAMED ? gpus.n - MAX_NAMED : 0; i < gpus.n; i++)
-        bb_table_sentence(out, slow_gpu_fields, &gpus.ranks[i]);
+    print_slow_gpus(r, &gpus, out);
     print_slow_transfers(r, &transfers, out);
     if (gpus.n > 0)
         print_also_late(r, &gpus.ranks[gpus.n - 1], out);
-    else if (late != BB_NONE && (transfers.n == 0 || idle))
-        print_late(r, late, idle, idle ? w->late_idle_us : w->late_us, out);
+    else if (late != BB_NONE && (transfers.n == 0 || w->late_cause < BB_LATE_TRANSFERS))
+        print_late(r, late, w->late_cause, w->late_us, out);
     else if (transfers.n == 0)
         print_not_judged(r, &transfers, gpus.single == 0, out);
     free(gpus.ranks);

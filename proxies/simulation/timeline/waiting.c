@@ -84,8 +84,6 @@ void bb_wait_table_print(const struct bb_wait_table *w, double step_us, const st
         n += is_long(&w->rows[i], step_us);
     if (n == 0)
         return;
-    if (w->measured && w->late_rank != BB_NONE)
-        fprintf(out, "%slate: rank %d (node %d)\n", prefix, w->late_rank, w->late_node);
     bb_line_heading(&line, fields, false);
     bb_line_end(&line);
     line.start = "  ";
@@ -99,11 +97,14 @@ void bb_wait_table_print(const struct bb_wait_table *w, double step_us, const st
 
 void bb_wait_table_json(const struct bb_wait_table *w, json_t *object)
 {
-    const bool known = w->n > 0 && w->late_rank != BB_NONE;
+    static const char *const causes[] = {"idle", "kernels", "transfers"};
+    const bool known = w->n > 0 && w->late_rank != BB_NONE, cause = known && w->late_cause < BB_LATE_CAUSES;
 
     json_object_set_new(object, "waiting", bb_table_list(fields_of(w), w->rows, (size_t)w->n, sizeof(*w->rows)));
     if (!w->measured)
         return;
     json_object_set_new(object, "late_rank", known ? json_integer(w->late_rank) : json_null());
     json_object_set_new(object, "late_node", known ? json_integer(w->late_node) : json_null());
+    json_object_set_new(object, "late_cause", cause ? json_string(causes[w->late_cause]) : json_null());
+    json_object_set_new(object, "late_us", cause ? json_real(w->late_us) : json_null());
 }

@@ -27,13 +27,18 @@ struct bb_wait_row {
     double waited_for_us; /* measured: most_us times the share of the rank waited_for in the waiting of all calls */
 };
 
+/* The part of the step that is longer on a late rank: neither kernels nor communication run (a late host), kernels,
+ * transfers; BB_LATE_CAUSES: none is. */
+enum bb_late_cause { BB_LATE_IDLE, BB_LATE_KERNELS, BB_LATE_TRANSFERS, BB_LATE_CAUSES };
+
 struct bb_wait_table {
     struct bb_wait_row *rows;
     int n;
     bool measured; /* true: the following members, and waited_for and waited_for_us of the rows, are set */
     int late_rank; /* the rank that waits less than the others of its role (bb_run_waiting); BB_NONE: none */
     int late_node; /* node of late_rank */
-    double late_us, late_idle_us; /* by how much less it waits, and longer it is idle */
+    enum bb_late_cause late_cause;
+    double late_us; /* by how much longer its cause takes than on the typical rank of the role */
     int idle_rank;  /* of the ranks without another rank of their role, the one that is idle longest; BB_NONE: none */
     double idle_us; /* by how much longer than the next */
 };
@@ -59,11 +64,11 @@ void bb_wait_table_add(struct bb_wait_table *w, const struct bb_wait_role *role,
 void bb_wait_table_release(struct bb_wait_table *w);
 
 /*
- * bb_wait_table_print - prints late_rank and the rows in which a rank waits for at least 0.1 % of the step; no line if
+ * bb_wait_table_print - prints the rows in which a rank waits for at least 0.1 % of the step; no line if
  * there are no such rows.
  *   unit    unit of all times
  *   prefix  begin of the two heading lines
- * bb_wait_table_json - adds waiting (an array with all rows) and, if measured, late_rank and late_node to the object.
+ * bb_wait_table_json - adds waiting (an array with all rows) and, if measured, the late rank to the object.
  */
 void bb_wait_table_print(const struct bb_wait_table *w, double step_us, const struct bb_time_unit *unit,
                          const char *prefix, FILE *out);

@@ -132,6 +132,59 @@ static void the_typical_time_is_that_of_the_faster_ranks(void **state)
         }
 }
 
+/* Returns a sample of the standard normal distribution: the sum of 12 uniform numbers minus 6 (Irwin-Hall). */
+static double normal(unsigned *x)
+{
+    double sum = -6;
+
+    for (int i = 0; i < 12; i++) {
+        *x = *x * 1664525u + 1013904223u;
+        sum += (double)(*x >> 8) / (1 << 24);
+    }
+    return sum;
+}
+
+/* 100 samples of normally distributed times of each number of ranks, with a standard deviation of 0.2 % to 3 %. */
+static void noise_has_no_outliers(void **state)
+{
+    static const double deviations[] = {0.002, 0.005, 0.01, 0.02, 0.03};
+    static const size_t ranks[] = {2, 3, 8, 16, 64};
+    unsigned x = 1;
+
+    (void)state;
+    for (size_t d = 0; d < ROWS(deviations); d++)
+        for (size_t n = 0; n < ROWS(ranks); n++)
+            for (int sample = 0; sample < 100; sample++) {
+                double times[64];
+
+                for (size_t r = 0; r < ranks[n]; r++)
+                    times[r] = 100 * (1 + deviations[d] * normal(&x));
+                bb_sort_doubles(times, ranks[n]);
+                assert_int_equal(bb_stats_outliers(times, ranks[n], 1.02), ranks[n]);
+            }
+}
+
+static void outliers_exceed_the_spread_of_the_others(void **state)
+{
+    static const struct {
+        double times[8];
+        size_t n, first;
+    } rows[] = {
+        {{100, 100, 100, 100, 100, 100, 100, 103}, 8, 7},     /* equal times: 3 % */
+        {{100, 100, 100, 100, 100, 100, 100, 101.9}, 8, 8},   /* within the factor */
+        {{100, 100, 100, 100, 105, 105, 105, 105}, 8, 4},     /* half of them */
+        {{100, 100, 100, 105, 105, 105, 105, 105}, 8, 8},     /* most of them: the typical time is 105 */
+        {{100, 100.3, 100.6, 101, 101, 101, 101, 105}, 8, 7}, /* 4 times the range of the others */
+        {{100, 100.3, 101.3, 102, 102, 102, 102, 105}, 8, 8}, /* 1.5 times the range of the others */
+        {{100, 100, 100, 103}, 4, 3},
+        {{100, 100, 103}, 3, 3}, /* no three others */
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(rows); i++)
+        assert_int_equal(bb_stats_outliers(rows[i].times, rows[i].n, 1.02), rows[i].first);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -143,6 +196,8 @@ int main(void)
         cmocka_unit_test(interval_ranks_match_binomial_sums),
         cmocka_unit_test(interval_ranks_match_normal_approximation),
         cmocka_unit_test(the_typical_time_is_that_of_the_faster_ranks),
+        cmocka_unit_test(noise_has_no_outliers),
+        cmocka_unit_test(outliers_exceed_the_spread_of_the_others),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -315,7 +315,7 @@ def test_set_of_the_node_size_keeps_the_nics_of_each_gpu(plan):
     """A GPU of its own node has one NIC, not the eight of its profile; both keys together are taken as given."""
     args = ("all_reduce", "--ranks", 2, "--sizes", "1G", "--cluster", H100)
     one = plan(*args, "--set", "gpus_per_node=1")["results"]
-    assert one == plan(*args, "--gpus-per-node", 1)["results"] and one[0]["busbw_gbps"] < 50
+    assert one == plan(*args, "--gpus-per-node", 1)["results"] == plan(*args, "--set", "gpus_per_node=1.0")["results"] and one[0]["busbw_gbps"] < 50
     assert plan(*args, "--set", "gpus_per_node=1", "--set", "nics_per_node=8")["results"][0]["busbw_gbps"] > 300
 
 

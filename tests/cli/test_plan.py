@@ -749,6 +749,18 @@ def test_profile_with_base_and_set_change_the_same_values(busbar, tmp_path, chan
     assert different
 
 
+@pytest.mark.parametrize("variant", [{"algorithm": "ring", "protocol": "LL12", "base_us": 9}, {"algorithm": "rings", "protocol": "LL"}, 5])
+def test_changes_of_a_variant_that_the_profile_does_not_have_are_refused(busbar, tmp_path, variant):
+    """Such an element has no effect."""
+    text, mine = json.dumps(variant, separators=(",", ":")), tmp_path / "mine.json"
+    mine.write_text(json.dumps({"name": "mine", "base": "h100-sxm-ib", "nccl": [variant]}))
+    for where, cluster in ((f"{mine}", (mine,)), ("--set: h100-sxm-ib", ("h100-sxm-ib", "--set", f"nccl=[{text}]"))):
+        done = busbar.run("plan", "all_reduce", "--ranks", 8, "--cluster", *cluster, emulated=False)
+        assert done.returncode == 2 and done.stderr.startswith(f"busbar: {where}: 'nccl' has the element {text}, but the profile has no variant with this")
+    known = "nccl=" + json.dumps([{"algorithm": "ring", "protocol": "LL", "base_us": 9}])
+    assert "# Avg" in busbar.run("plan", "all_reduce", "--ranks", 8, "--cluster", "h100-sxm-ib", "--set", known, emulated=False).stdout
+
+
 def test_slower_ports_of_the_transport_of_a_profile_with_base_are_a_warning(busbar, tmp_path):
     def stderr(**keys):
         (tmp_path / "mine.json").write_text(json.dumps({"name": "mine", "base": "h100-sxm-ib", **keys}))

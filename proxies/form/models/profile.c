@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -407,26 +408,55 @@ static void follow_links(json_t *cluster, const json_t *changes, const double be
 }
 
 /* Changes the number of NICs with that of the GPUs of a node, which was `before`, unless `changes` has both. */
-static void follow_gpus(json_t *cluster, const json_t *changes, json_int_t before)
+static void follow_gpus(json_t *cluster, const json_t *changes, double before)
 {
-    const json_int_t after = json_integer_value(json_object_get(cluster, "gpus_per_node"));
-    const json_int_t nics = json_integer_value(json_object_get(cluster, "nics_per_node"));
+    const double after = json_number_value(json_object_get(cluster, "gpus_per_node"));
+    const double nics = json_number_value(json_object_get(cluster, "nics_per_node"));
 
     if (!json_object_get(changes, "nics_per_node") && before > 0 && after > 0 && nics > 0 && after != before &&
         MAX(MAX(before, after), nics) <= INT_MAX)
-        json_object_set_new(cluster, "nics_per_node", json_integer((after * nics + before - 1) / before));
+        json_object_set_new(cluster, "nics_per_node", json_integer((json_int_t)ceil(after * nics / before)));
 }
 
-void bb_profile_change(json_t *cluster, const json_t *changes)
+/* Rejects an element of the list "nccl" of `changes` that has no effect: it is like no variant, and has no rate of a new one. */
+static int reject_unknown_variant(json_t *cluster, const json_t *changes, const char *where)
 {
-    const json_int_t gpus = json_integer_value(json_object_get(cluster, "gpus_per_node"));
-    double before[LINK_KEYS];
+    json_t *list = json_object_get(cluster, "nccl"), *changed = json_object_get(changes, "nccl"), *variant;
+    size_t i;
 
+    if (!json_is_array(list) || json_array_size(list) > MAX_VARIANTS)
+        return 0;
+    json_array_foreach(changed, i, variant)
+    {
+        if (!json_object_get(variant, "gbps") && !find_like(list, variant)) {
+            char *text = json_dumps(variant, JSON_ENCODE_ANY | JSON_COMPACT | JSON_ENSURE_ASCII);
+            const int rc =
+                bb_err(BB_EUSAGE,
+                       "%s: 'nccl' has the element %.200s, but the profile has no variant with this algorithm "
+                       "and protocol; a new variant requires all keys",
+                       where, text ? text : "");
+
+            free(text);
+            return rc;
+        }
+    }
+    return 0;
+}
+
+int bb_profile_change(json_t *cluster, const json_t *changes, const char *where)
+{
+    const double gpus = json_number_value(json_object_get(cluster, "gpus_per_node"));
+    double before[LINK_KEYS];
+    int rc = 0;
+
+    TRY(reject_unknown_variant(cluster, changes, where));
     for (size_t i = 0; i < LINK_KEYS; i++)
         before[i] = json_number_value(link_value(cluster, i));
     overlay(cluster, changes);
     follow_links(cluster, changes, before);
     follow_gpus(cluster, changes, gpus);
+out:
+    return rc;
 }
 
 /* Lists the shipped profiles with a transport: "; shipped with it: aws-p5 (32 NICs per node)". */
@@ -589,7 +619,7 @@ static int complete_cluster(json_t **root, const char *path, bool warns)
         TRY(put_transport(base, transport, false));
     if (warns)
         warn_of_generation(base, *root, base_name, path);
-    bb_profile_change(base, *root);
+    TRY(bb_profile_change(base, *root, path));
     bb_profile_warn_of_nics(before, base, *root, path);
     json_object_del(base, "base");
     json_decref(*root);

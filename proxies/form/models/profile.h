@@ -62,8 +62,10 @@ int bb_profile_load_cluster(const char *name_or_path, json_t **root) BB_MUST_CHE
  *            Values that it does not have follow others: gbps, intra_us and inter_us of NCCL's variants those of the links
  *            (rates and shorter latencies by the same factor, longer latencies by the same difference), nics_per_node
  *            gpus_per_node by the same factor, rounded up
+ *   where    file or option of the changes, for the error message
+ *   Returns  0, or -BB_EUSAGE after printing an error message if an element of "nccl" is of no variant and has no gbps
  */
-void bb_profile_change(json_t *cluster, const json_t *changes);
+int bb_profile_change(json_t *cluster, const json_t *changes, const char *where) BB_MUST_CHECK;
 
 /* bb_profile_warn_of_nics - prints a warning if another transport gives the NICs of a node another rate and `changes` has
  * neither their number nor their rate: nodes with slower NICs usually have more of them. before: the cluster without its

@@ -558,7 +558,7 @@ static int change_cluster(json_t *root, const char *name_or_path, const struct b
 
     for (int i = 0; i < changes->n; i++)
         TRY(add_change(root, changed, changes->text[i]));
-    bb_profile_change(root, changed);
+    TRY(bb_profile_change(root, changed, where));
     TRY(read_profile(root, where, cluster));
     bb_profile_warn_of_nics(before, root, changed, NULL);
     for (int i = 0; i < changes->n; i++) {

@@ -7,6 +7,7 @@
 
 #include <ctype.h>
 #include <jansson.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -646,7 +647,7 @@ static void pad_vocabulary(const struct line *l, json_t *keys)
     const long given = multiple ? read_number(multiple->value) : 0;
     const json_int_t vocab = number_at(keys, "vocab_size"), step = (given > 0 ? given : 128) * degree(l, "--tp");
 
-    if (vocab > 0)
+    if (vocab > 0 && vocab <= INT_MAX)
         json_object_set_new(keys, "vocab_size", json_integer((vocab + step - 1) / step * step));
 }
 
@@ -700,7 +701,7 @@ static json_t *make_model(struct line *l)
         complete_megatron(l, keys);
     else if (json_object_get(keys, "num_experts"))
         json_object_set_new(keys, "model_type", json_string("mixtral"));
-    if (width > 0)
+    if (width > 0 && width <= INT_MAX)
         set_default(keys, "intermediate_size",
                     json_integer(json_is_false(json_object_get(keys, "swiglu")) ? width * 4 : width * 8 / 3 / 64 * 64));
     if (!any)

@@ -137,6 +137,13 @@ MATRICES = 8 * 512 * 512 + 5 * 512  # of the MLP, with biases
 MLA = "--multi-latent-attention --qk-head-dim 96 --qk-pos-emb-head-dim 32 --v-head-dim 48 --disable-bias-linear"
 
 
+def test_numbers_that_no_model_has_are_written_as_typed(busbar):
+    """They are neither padded nor multiplied: the result could exceed 64 bits."""
+    most = 2**63 - 1
+    model = json.loads(translated(busbar, "plan", "transformer", *f"--hidden-size {most} --vocab-size {most} --tensor-model-parallel-size 2".split())[1][0][1])
+    assert model["hidden_size"] == model["vocab_size"] == most and "intermediate_size" not in model
+
+
 @pytest.mark.parametrize("typed,keys,of_layer,outside", [  # options, keys of the file, parameters more than those of GPT per layer and elsewhere
     ("", {"vocab_size": 50304, "learned_positions": True, "layer_norm": True, "tie_word_embeddings": True}, 0, 0),
     ("--vocab-size 50000", {"vocab_size": 50048}, 0, -256 * 512), ("--make-vocab-size-divisible-by 1000", {"vocab_size": 51000}, 0, 696 * 512),

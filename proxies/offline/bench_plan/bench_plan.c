@@ -183,7 +183,7 @@ static void print_head(const struct bb_bench_plan *p, FILE *out)
     bb_fabric_placement_text(p->cluster, placement);
     bb_print_report_header(out, p->argc, p->argv);
     fprintf(out, "# predicted for %s (modelled, not measured): %d rank%s on %s%s%s\n", p->cluster->name, p->ranks,
-            bb_plural(p->ranks), bb_cluster_nodes_text(p->cluster, p->ranks, nodes), *placement ? ", " : "", placement);
+            bb_plural(p->ranks), bb_cluster_nodes_text(p->cluster, p->ranks, nodes), *placement ? "; " : "", placement);
     fprintf(out, "# time: duration of one operation when all ranks arrive together. 1 GB/s = 1e9 bytes/s\n");
     if (p->ranks == 1)
         fprintf(out, "# one rank: NCCL only copies memory, bus bandwidth does not apply\n");

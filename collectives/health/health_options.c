@@ -588,7 +588,8 @@ static int expect_baseline(struct bb_health *h, const struct bb_health_options *
                       in_mib ? "M" : "");
     b.gpus = (int)(ranks / nodes);
     read_domains(h, &b);
-    read_tiers(h, root, 1);
+    if (b.gpus == h->gpus) /* else other NICs share the uplinks */
+        read_tiers(h, root, 1);
     json_array_foreach(tests, i, test)
     {
         if (take_median(h, test, &b))

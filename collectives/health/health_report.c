@@ -648,7 +648,8 @@ static void print_matrix(const struct bb_health_report *r)
 {
     const enum bb_health_test test = tests_paths(r);
     const struct bb_health *h = r->health;
-    const double expected = h->expected[test], between = isfinite(expected) ? expected : h->median[test],
+    const double expected = h->expected[test],
+                 between = isfinite(expected) ? expected : h->median[test] / h->share[test],
                  inside = isfinite(h->inside)          ? h->inside
                           : isfinite(h->inside_median) ? h->inside_median
                                                        : between; /* the others had failed */

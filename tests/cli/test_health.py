@@ -396,6 +396,17 @@ def test_baseline_has_the_oversubscription_of_leaves(busbar, tmp_path, leaves, s
     assert seen == found and "wrong baseline" not in done.stdout, done.stdout
 
 
+@pytest.mark.parametrize("stage, ranks, slow, found", [("all", 8, "", set()), ("bisection", 16, "link=leaf1:0.5", {("fail", "leaf", 2, None)})])
+def test_pairs_without_value_in_a_baseline_of_oversubscribed_leaves(busbar, tmp_path, leaves, stage, ranks, slow, found):
+    """The uplinks of a leaf suffice for 1 GPU per node, so all pairs are equally fast. Of 2, a pair in a leaf has 47 GB/s, others half."""
+    env = {"EMU_CLUSTER": str(leaves(2, nodes=2))}
+    health(busbar, tmp_path, "--only", stage, ranks=16, nodes=8, **env)
+    (tmp_path / "r.json").rename(tmp_path / "b.json")
+    _, seen, done = health(busbar, tmp_path, "--from", "copies", "--full", "--expect", tmp_path / "b.json", ranks=ranks, nodes=8, slow=slow, status=5 if slow else 0, **env)
+    assert seen == found, done.stdout
+    assert re.search(r"# pairs of nodes, slowest GPU in % of 4[67]\.\d+ GB/s", done.stdout) and ("# slow pair: " in done.stdout) == bool(slow), done.stdout
+
+
 @pytest.mark.parametrize("slow, value", [("", 12.1), ("link=leaf1:0.5", 6.05)])
 def test_bisection_is_the_cut_with_the_least_bandwidth(busbar, tmp_path, slow, value):
     """Two leaves of 4 nodes at 4:1: each pair of nodes of both halves has a quarter of a NIC of 48.5 GB/s. Quarters are in one leaf."""

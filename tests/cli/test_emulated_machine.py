@@ -516,7 +516,7 @@ def test_slightly_slow_gpu_is_named(times_only, tmp_path, proxy, ranks):
     assert run["slow_gpus"] == [] and (run["late_rank"], run["late_cause"]) == (5, "kernels")
     spread = ",".join(f"rank={r}:{1 + (r * 7 % 8) / 200}" for r in range(8))  # 1, 1.005, .. 1.035, in another order
     lines, run = verdicts(times_only.run, tmp_path, DDP, 8, slow=spread)
-    assert run["slow_gpus"] == [] and not any(line.startswith("slow") for line in lines), lines
+    assert (lines, run["slow_gpus"], run["late_rank"]) == ([], [], None)
 
 
 def test_slow_node_is_named_instead_of_its_ranks(times_only, tmp_path):

@@ -17,9 +17,11 @@
  * than the rank itself by the fraction LATE_BY of the step, or by the fraction LATE and twice as long or while the rank is
  * idle longer (neither compute nor communication) by half of this time, and if this is NEXT times that of any other rank;
  * or if its idle time is longer by the fraction LATE of the step and NEXT times, and the others wait longer by half of it.
- * The cause is the part of its step that is longer than those of the others, by at least the fraction CAUSE of the step. */
-static const double SLOW = 1.1, SLIGHTLY = 1.02, LATE = 0.01, LATE_BY = 0.05, NEXT = 1.5, CAUSE = 0.001;
+ * The cause is the part of its step that is longer than those of the others, by at least the fraction CAUSE of the step. A
+ * rank is not late if kernels are the cause and the spread of the others, of MIN_SPREAD ranks, explains them. */
+static const double SLOW = 1.1, SLIGHTLY = 1.02, BEYOND = 1.001, LATE = 0.01, LATE_BY = 0.05, NEXT = 1.5, CAUSE = 0.001;
 
+enum { MIN_SPREAD = 4 };
 enum { MAX_NAMED = 2, MAX_GROUPS = 3 }; /* maximum numbers of slow ranks, and of slow groups, that the text names */
 
 /* ---- waiting times ---- */
@@ -108,6 +110,19 @@ static int late_rank(const struct late *late)
     return late->us > NEXT * late->next_us ? late->rank : BB_NONE;
 }
 
+/* Returns the kernel time from which a rank of n is beyond the spread of the others, 0 for too few ranks to know their
+ * spread. us: [n] memory. */
+static double outlier_compute_us(const struct bb_measured *m, const int *ranks, size_t n, double *us)
+{
+    size_t others;
+
+    for (size_t i = 0; i < n; i++)
+        us[i] = m->traced[ranks[i]].compute_us;
+    bb_sort_doubles(us, n);
+    others = bb_stats_outliers(us, n, BEYOND);
+    return n < MIN_SPREAD ? 0 : others < n ? us[others] : INFINITY;
+}
+
 /* Compares n ranks of a role: how much less they wait (late), and how much longer they are idle (idle). Their times differ
  * only for a late rank: the other ranks of its pipeline wait for it before they synchronize with the other replicas, and
  * the replicas wait then. */
@@ -115,9 +130,10 @@ static void find_late(const struct bb_measured *m, int groups, const int *ranks,
                       struct late *idle)
 {
     struct parts typical;
-    double *us, typical_us;
+    double *us, typical_us, outlier_us;
 
     BB_NEW(us, (size_t)n);
+    outlier_us = outlier_compute_us(m, ranks, (size_t)n, us);
     typical = typical_parts(m, groups, ranks, (size_t)n, us);
     for (int i = 0; i < n; i++)
         us[i] = waits_us(m, groups, ranks[i]);
@@ -133,7 +149,9 @@ static void find_late(const struct bb_measured *m, int groups, const int *ranks,
         rank.cause = longest_part(m, groups, ranks[i], &typical, &rank.cause_us);
         if (rank.cause_us < CAUSE * f->step_us)
             rank.cause = BB_LATE_CAUSES;
-        add_late(late, &rank, rank.us > (clear ? LATE : LATE_BY) * f->step_us);
+        add_late(late, &rank,
+                 rank.us > (clear ? LATE : LATE_BY) * f->step_us &&
+                     (rank.cause != BB_LATE_KERNELS || f->compute_us >= outlier_us));
         add_late(idle, &(struct late){ranks[i], idle_us, .cause_us = idle_us, .cause = BB_LATE_IDLE},
                  idle_us > LATE * f->step_us && rank.us > idle_us / 2);
     }

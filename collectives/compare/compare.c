@@ -14,7 +14,6 @@
 #include "collectives/compare/inventory_changes.h"
 #include "collectives/compare/shortfall.h"
 #include "collectives/compare/what_if.h"
-#include "collectives/sweep/group_members.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -822,7 +821,7 @@ static json_t *put_unmatched(struct comparison *t, const struct bb_result_file *
 }
 
 /* Writes the ranks and hosts of a group of bench --split in B to text: " (ranks 2-3 on node1)"; "": unknown. Returns text. */
-static const char *members_text(const struct comparison *t, long long group, char text[BB_WORST_TEXT])
+static const char *members_text(const struct comparison *t, long long group, char text[BB_GROUP_TEXT + 3])
 {
     const json_t *entry;
     char members[BB_GROUP_TEXT];
@@ -833,7 +832,7 @@ static const char *members_text(const struct comparison *t, long long group, cha
     {
         if (group >= 0 && group == json_integer_value(json_object_get(entry, "group")) &&
             json_is_array(json_object_get(entry, "hosts")))
-            snprintf(text, BB_WORST_TEXT, " (%.120s)", bb_group_members_text(entry, members));
+            snprintf(text, BB_GROUP_TEXT + 3, " (%s)", bb_group_members_text(entry, members));
     }
     return text;
 }
@@ -844,7 +843,7 @@ static void worst_text(const struct comparison *t, const struct bb_ratios *ratio
 {
     const struct bb_timing *worst = ratios->worst;
     const double percent = 100 * (ratios->worst_ratio - 1);
-    char size[BB_TIMING_SIZE], members[BB_WORST_TEXT];
+    char size[BB_TIMING_SIZE], members[BB_GROUP_TEXT + 3];
 
     snprintf(text, BB_WORST_TEXT, "%.100s%s%s: %+.*f %%", worst->what, members_text(t, worst->group, members),
              bb_timing_size(worst, size), bb_decimals_beside(percent, t->threshold_percent, 1), percent);

@@ -34,6 +34,7 @@
 #include "bootstrap/results/results.h"
 #include "collectives/compare/culprit.h"
 #include "collectives/compare/result_reader.h"
+#include "collectives/sweep/group_members.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -98,7 +99,7 @@ int bb_compare(const struct bb_result_file *a, const struct bb_result_file *b,
                const struct bb_regression_threshold *threshold, bool full, FILE *out,
                struct bb_results *results) BB_MUST_CHECK;
 
-enum { BB_WORST_TEXT = 288, BB_REJECTED_TEXT = 320, BB_RULE_TEXT = 256 };
+enum { BB_WORST_TEXT = BB_GROUP_TEXT + 192, BB_REJECTED_TEXT = BB_WORST_TEXT + 192, BB_RULE_TEXT = 256 };
 
 /* By which ratio a row without a confidence interval is slower. */
 struct bb_rule {

@@ -36,8 +36,11 @@ const char *bb_group_members_text(const json_t *entry, char text[BB_GROUP_TEXT])
     if (!out)
         return text;
     print_ranks(out, json_object_get(entry, "ranks"));
-    for (size_t i = 0; i < n && i < HOSTS_SHOWN; i++)
-        fprintf(out, "%s%s", i ? ", " : " on ", json_string_value(json_array_get(hosts, i)));
+    for (size_t i = 0; i < n && i < HOSTS_SHOWN; i++) {
+        const char *host = json_string_value(json_array_get(hosts, i));
+
+        fprintf(out, "%s%s", i ? ", " : " on ", host ? host : "?"); /* of another program's file */
+    }
     if (n > HOSTS_SHOWN)
         fprintf(out, ", .. (%zu hosts)", n);
     fclose(out);

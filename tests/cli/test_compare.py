@@ -378,6 +378,9 @@ def test_a_slower_group_is_named_with_its_ranks_and_hosts(compare):
     done = compare(a, b, "--threshold", "5")
     what = "all_reduce group 1 (ranks 2-3 on node1) 64 MiB: +60.0 %"
     assert done.returncode == 5 and what in done.stdout.splitlines()[-1] and what in done.stderr, done.stderr
+    for hosts in ([f"ip-10-0-113-{n}.eu-west-1.compute.internal" for n in range(101, 105)], ["node1", None]):
+        b["groups"][1]["hosts"] = hosts
+        assert f'(ranks 2-3 on {", ".join(host or "?" for host in hosts)}) 64 MiB: ' in compare(a, b, "--threshold", "5").stderr
 
 
 def test_rows_above_the_threshold_are_counted(compare):

@@ -671,6 +671,7 @@ struct pairs {
     double *best;      /* [nodes * gpus] best value of each GPU, likewise; NaN: none */
     double *weight;    /* [nodes] of the values in best: the share / that of the pair alone; 0: none, or in a domain */
     bool *untested;    /* [nodes * gpus] after all measurements: the NIC had no fast partner over a fast path */
+    bool *excused;     /* [nodes * gpus] slow paths, and slow NICs of the partners, explain the low values of the NIC */
     int *again;        /* [nodes] partners of another measurement */
     double *retried;   /* [nodes * gpus] values of that measurement */
     struct peers all;  /* of all values: against them all parts are judged, so that a slow NIC is not three paths */
@@ -946,6 +947,8 @@ static struct bb_health_finding judge_nic(const struct pairs *p, int node, int g
 
     if (p->rail[gpu].common != BB_HEALTH_OK)
         judge_by_peers(&f, &p->rail[gpu].peers, p->rail[gpu].common);
+    if (p->excused[node * p->h->gpus + gpu])
+        f.level = BB_HEALTH_OK;
     return f;
 }
 
@@ -1032,9 +1035,58 @@ static int retry_alone(struct pairs *p)
     return rc;
 }
 
+/* Returns whether the path of a pair explains the value of a GPU: at least half of the other GPUs are as slow on it, although
+ * their NICs are fast with other nodes. values: of the measurement of the pair */
+static bool is_of_path(const struct pairs *p, int a, int b, int gpu, const double *values)
+{
+    const double expected = p->h->expected[BB_HEALTH_PAIRS];
+    const int gpus = p->h->gpus;
+    int n = 0;
+
+    for (int g = 0; g < gpus; g++) {
+        const double best = fmin(p->best[a * gpus + g], p->best[b * gpus + g]), value = values[a * gpus + g];
+
+        n += g != gpu && judge(best, expected, &p->all) == BB_HEALTH_OK && value < UNSTEADY * best &&
+             values[a * gpus + gpu] >= UNSTEADY * value;
+    }
+    return n > 0 && 2 * n >= gpus - 1;
+}
+
+/* Returns whether slow paths and slow NICs explain a slow rail. Without the pairs that the path explains, and the NICs that
+ * are slower than the rail, all pairs have a node in common, whose NIC is slow: the NICs of other nodes are excused. */
+static bool excuse_rail(struct pairs *p, int gpu, const struct rail *rail)
+{
+    const int nodes = p->h->nodes, gpus = p->h->gpus;
+    const double limit = UNSTEADY * rail->peers.median;
+    int *count, pairs = 0;
+    bool is_path = false, has_common;
+
+    BB_NEW(count, nodes);
+    for (int i = 0; i < p->rounds * nodes; i++) {
+        const int a = i % nodes, b = p->partner[i];
+
+        if (b < a || p->best[a * gpus + gpu] < limit || p->best[b * gpus + gpu] < limit)
+            continue;
+        if (is_of_path(p, a, b, gpu, p->values + (size_t)(i / nodes) * count_values(p->h))) {
+            is_path = true;
+            continue;
+        }
+        pairs++;
+        count[a]++;
+        count[b]++;
+    }
+    has_common = pairs == 0;
+    for (int a = 0; a < nodes; a++)
+        has_common |= count[a] == pairs;
+    for (int a = 0; a < nodes && is_path && has_common; a++)
+        p->excused[a * gpus + gpu] = p->best[a * gpus + gpu] >= limit && (pairs == 0 || count[a] < pairs);
+    free(count);
+    return is_path && has_common;
+}
+
 /* Judges the typical value of the NICs with the same index, if more than three quarters of them are slow, which needs at least
  * three nodes: if more nodes are fast with each other, the rail is not slow, but the NICs of the others. */
-static struct rail judge_rail(const struct pairs *p, int gpu)
+static struct rail judge_rail(struct pairs *p, int gpu)
 {
     const double expected = p->h->expected[BB_HEALTH_PAIRS];
     struct rail rail = {.at_once = false};
@@ -1049,7 +1101,7 @@ static struct rail judge_rail(const struct pairs *p, int gpu)
     rail.is_whole = slow == p->n;
     rail.peers = reference_peers(values, (size_t)p->n, expected);
     rail.value = common_value(values, (size_t)p->n, expected, &rail.peers);
-    if (p->n > 2 && 4 * slow > 3 * p->n)
+    if (p->n > 2 && 4 * slow > 3 * p->n && !excuse_rail(p, gpu, &rail))
         rail.common = judge(rail.value, expected, &p->all);
     free(values);
     return rail;
@@ -1590,6 +1642,7 @@ static void start_pairs(struct pairs *p, int rounds)
     BB_NEW(p->best, size);
     BB_NEW(p->weight, h->nodes);
     BB_NEW(p->untested, size);
+    BB_NEW(p->excused, size);
     BB_NEW(p->again, h->nodes);
     BB_NEW(p->retried, size);
     BB_NEW(p->rail, h->gpus);
@@ -1606,6 +1659,7 @@ static void end_pairs(struct pairs *p)
     free(p->best);
     free(p->weight);
     free(p->untested);
+    free(p->excused);
     free(p->again);
     free(p->retried);
     free(p->rail);

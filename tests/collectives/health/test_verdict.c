@@ -305,6 +305,47 @@ static void test_slow_path_is_not_a_slow_node(void **state)
     }
 }
 
+/* The slow path of the other two nodes leaves their NICs with the index of the slow one no fast partner. */
+static void test_slow_nic_and_slow_path_are_no_rail(void **state)
+{
+    static const double factors[] = {0.5, 0.6, 0.7};
+
+    (void)state;
+    for (size_t i = 0; i < ROWS(factors); i++) {
+        struct machine m = machine_of(3, 0.003, i);
+        const struct bb_health_finding *f;
+
+        m.slow_nic = 2;
+        m.nic = factors[i];
+        m.path_a = 0;
+        m.path_b = 1;
+        run(&m);
+        f = find(&m, BB_HEALTH_A_NIC, 2, 1);
+        assert_true(f && f->level == BB_HEALTH_FAIL && !f->untested);
+        assert_true(fabs(f->value / healthy[BB_HEALTH_PAIRS] - factors[i]) < 0.02);
+        assert_true(has_path(&m, 0, 1));
+        for (size_t k = 0; k < m.h.n; k++)
+            assert_true(m.h.findings[k].part == BB_HEALTH_A_PATH || m.h.findings[k].node == 2 ||
+                        m.h.findings[k].test > BB_HEALTH_PAIRS);
+        bb_health_release(&m.h);
+    }
+}
+
+/* A rail that is slower than a slow path stays a rail. */
+static void test_slow_rail_with_slow_path_is_a_rail(void **state)
+{
+    struct machine m = machine_of(3, 0.003, 1);
+
+    (void)state;
+    m.slow_nics = 3;
+    m.path_a = 0;
+    m.path_b = 1;
+    run(&m);
+    assert_non_null(find(&m, BB_HEALTH_A_RAIL, -1, 1));
+    assert_true(has_path(&m, 0, 1));
+    bb_health_release(&m.h);
+}
+
 static void test_two_nodes_cannot_be_told_apart(void **state)
 {
     struct machine m = machine_of(2, 0, 1);
@@ -1098,6 +1139,8 @@ int main(void)
         cmocka_unit_test(test_slow_nic_below_noise_around_the_limit_is_named),
         cmocka_unit_test(test_planted_faults_are_named_in_noise),
         cmocka_unit_test(test_slow_path_is_not_a_slow_node),
+        cmocka_unit_test(test_slow_nic_and_slow_path_are_no_rail),
+        cmocka_unit_test(test_slow_rail_with_slow_path_is_a_rail),
         cmocka_unit_test(test_two_nodes_cannot_be_told_apart),
         cmocka_unit_test(test_slightly_slow_nic_of_few_nodes_is_no_path),
         cmocka_unit_test(test_most_nics_of_a_rail_are_not_the_rail),

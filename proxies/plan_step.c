@@ -463,13 +463,20 @@ static bool fits_larger_batch(const struct bb_plan_options *o, const struct bb_p
     return bb_training_bytes(&larger, arch, &bytes) == 0 && bytes <= BB_SAFE_MEMORY * gpu_bytes;
 }
 
+static int micro_batches_of(const struct bb_step *step, const struct bb_proxy_config *config)
+{
+    const struct bb_transformer_options *t = &config->transformer;
+    const int replicas = step->layout.ranks / (MAX(t->tp, 1) * MAX(t->cp, 1) * MAX(t->pp, 1));
+
+    return (int)(step->samples / replicas / MAX(config->micro_batch_size, 1));
+}
+
 /* Set which options of the batch and of the pipeline could be added to those given. layers: of the model */
 static void note_batch(const struct bb_plan_options *o, const struct bb_proxy_config *config,
                        const struct bb_step *step, const struct bb_arch *arch, struct bb_forecast *f)
 {
     const struct bb_transformer_options *t = &config->transformer;
-    const int pp = MAX(t->pp, 1), replicas = step->layout.ranks / (MAX(t->tp, 1) * MAX(t->cp, 1) * pp);
-    const int batches = (int)(step->samples / replicas / MAX(config->micro_batch_size, 1));
+    const int pp = MAX(t->pp, 1), batches = micro_batches_of(step, config);
 
     f->default_batch = !o->config.global_batch && !o->config.micro_batches;
     if (!o->given.transformer.schedule && t->vpp <= 1 && batches % pp == 0 && !t->pipeline_layout)
@@ -543,7 +550,7 @@ void bb_plan_describe_step(const struct bb_plan_options *o, const struct bb_step
     f->node_bytes = (step->host_bytes + step->host_optimizer_bytes) * MIN(config->gpus_per_node, step->layout.ranks);
     f->graphs_modules = t->graph_modules;
     f->lacks_tp_overlap = t->tp > 1 && t->sequence_parallel && !t->tp_overlap;
-    f->lacks_moe_overlap = !t->moe_overlap && accepts_moe_overlap(t);
+    f->lacks_moe_overlap = !t->moe_overlap && accepts_moe_overlap(t) && micro_batches_of(step, config) > 1;
     bb_opts_each(o->option_set, o, add_perturbed, f);
     if (!o->forecast || bb_training_load_arch(config, &arch) != 0)
         arch = (struct bb_arch){0};

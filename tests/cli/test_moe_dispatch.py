@@ -173,3 +173,13 @@ def test_large_exposed_traffic_of_experts_has_advice(busbar, more, advice):
     better = ("--ep", 16, *more) if more else ("--ep", 32, "--moe-dispatch", "dedup")
     assert json.loads(busbar.run(*args, *better, "--json", "-", emulated=False).stdout)["predicted"]["step_us"] < 0.95 * predicted["step_us"]
     assert "  dispatch " not in busbar.run(*args, "--ep", 8, emulated=False).stdout
+
+
+@pytest.mark.parametrize("micro_batches,advised", [(1, False), (2, True)])
+def test_overlap_of_experts_is_advised_only_if_it_shortens_the_step(busbar, micro_batches, advised):
+    """The traffic of one micro-batch overlaps the GEMMs of another one."""
+    args = "plan transformer --model qwen3_30b_a3b --ranks 8 --ep 8 --seq-length 2048 --gpu-memory 500G --cluster a100-pcie-ib --micro-batches".split()
+    done = [busbar.run(*args, micro_batches, *more, "--json", "-", emulated=False) for more in ((), ("--overlap-moe-expert-parallel-comm",))]
+    without, overlapped = (json.loads(d.stdout)["predicted"]["step_us"] for d in done)
+    assert (overlapped < without) == advised
+    assert ("  dispatch " in (text := busbar.run(*args, micro_batches, emulated=False).stdout)) == ("try: --overlap-moe-expert-parallel-comm" in text) == advised

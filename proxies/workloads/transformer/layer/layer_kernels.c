@@ -194,6 +194,13 @@ static int out_gemms(const struct bb_layer_sizes *s, struct gemm *p)
     return s->out_groups > 0 ? 2 : 1;
 }
 
+static int put_linear(const struct bb_layer_sizes *s, const char *name, int64_t rows, int64_t in, int64_t out,
+                      struct gemm *p)
+{
+    *p = linear_gemm(s, name, rows, in, out, 1);
+    return 1;
+}
+
 static int base_gemms(const struct bb_layer_sizes *s, enum bb_kernels_kind kind, int64_t rows, struct gemm *p)
 {
     struct gemm other;
@@ -202,8 +209,7 @@ static int base_gemms(const struct bb_layer_sizes *s, enum bb_kernels_kind kind,
     case BB_KERNELS_QKV:
         return qkv_gemms(s, p);
     case BB_KERNELS_KEY:
-        p[0] = linear_gemm(s, "key", s->tokens, s->hidden, s->kv_heads * s->key_dim, 1);
-        return 1;
+        return put_linear(s, "key", s->tokens, s->hidden, s->kv_heads * s->key_dim, p);
     case BB_KERNELS_LATENT_DOWN:
         return latent_down_gemms(s, s->local_tokens, p);
     case BB_KERNELS_LATENT_UP:
@@ -215,11 +221,9 @@ static int base_gemms(const struct bb_layer_sizes *s, enum bb_kernels_kind kind,
     case BB_KERNELS_CORE_BLOCK:
         return core_gemms(s, s->block_keys, s->block_keys, p);
     case BB_KERNELS_CROSS_QUERY:
-        p[0] = linear_gemm(s, "cross query", s->tokens, s->hidden, s->heads * s->key_dim, 1);
-        return 1;
+        return put_linear(s, "cross query", s->tokens, s->hidden, s->heads * s->key_dim, p);
     case BB_KERNELS_CROSS_KEYS:
-        p[0] = linear_gemm(s, "cross keys", s->encoder_tokens, s->hidden, s->kv_heads * (s->key_dim + s->value_dim), 1);
-        return 1;
+        return put_linear(s, "cross keys", s->encoder_tokens, s->hidden, s->kv_heads * (s->key_dim + s->value_dim), p);
     case BB_KERNELS_CROSS_CORE:
         return core_gemms(s, s->encoder_sequence, s->encoder_sequence, p);
     case BB_KERNELS_OUT:
@@ -238,8 +242,7 @@ static int base_gemms(const struct bb_layer_sizes *s, enum bb_kernels_kind kind,
     case BB_KERNELS_EXPERTS:
         return 2 * mlp_gemms(s, rows, bb_expert_width(s), s->expert_ffn, s->local_experts, &p[0], &p[1]);
     case BB_KERNELS_ROUTER:
-        p[0] = linear_gemm(s, "router", s->local_tokens, s->hidden, s->experts, 1);
-        return 1;
+        return put_linear(s, "router", s->local_tokens, s->hidden, s->experts, p);
     case BB_KERNELS_LATENT_IN:
         p[0] = linear_gemm(s, "latent", s->local_tokens, s->hidden, s->moe_latent, 1);
         return s->moe_latent > 0;

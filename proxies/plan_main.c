@@ -237,6 +237,7 @@ static const struct bb_opts set = {
     .choice_at = choice_at,
     .find_subject = find_subject,
     .foreign = bb_foreign_options,
+    .programs = bb_foreign_programs,
     .layers_of = layers_of,
     .after = BB_LOCK_STEP_NOTE,
     .exits = {[0] = "ok",

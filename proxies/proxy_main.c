@@ -77,6 +77,7 @@ const struct bb_opts bb_proxy_set = {
                 "  mpirun -n 8 busbar proxy gpt2_large 48 4 --trace step.trace.json\n"
                 "  mpirun -n 8 busbar proxy all --quick\n",
     .foreign = bb_foreign_options,
+    .programs = bb_foreign_programs,
     .usage = "busbar proxy NAME [ARG...] [OPTION...]\n       busbar proxy all --quick [OPTION...]",
     .doc =
         "Runs the communication of a distributed training step as NCCL traffic on CUDA streams and reports how much\n"

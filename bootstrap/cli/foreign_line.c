@@ -44,7 +44,11 @@ struct line {
     struct fragment *fragments;
     struct note *notes;
     size_t n_items, n_fragments, n_notes;
-    json_t *model; /* the file for --model; NULL: the line has a model, or no shape of one */
+    json_t *model;        /* the file for --model; NULL: the line has a model, or no shape of one */
+    const char *launcher; /* whose options are read: "srun"; NULL: none */
+    const char *program;  /* what to type instead of the line's programs (bb_opts.programs); NULL: none */
+    bool has_subject;     /* the line has a name of bb_opts.find_subject */
+    bool is_launched;     /* the line has a launcher or a script */
 };
 
 /* ---- reading ---- */
@@ -112,8 +116,67 @@ static void read_values(const struct bb_opts *set, struct item *item, char **wor
         item->value = word[1];
 }
 
-static struct item read_item(const struct bb_opts *set, char **word, bool named)
+/* Returns the row of a program, from its path; NULL: none. */
+static const struct bb_foreign_name *find_program(const struct bb_opts *set, const char *path)
 {
+    const char *base = bb_base_name(path);
+
+    return bb_foreign_find(set->programs, base, strcspn(base, "."));
+}
+
+static bool is_subject(const struct bb_opts *set, const char *word)
+{
+    struct bb_opt_subject subject;
+
+    return set->find_subject && set->find_subject(word, &subject);
+}
+
+/* Notes a launcher, script or program of another tool: "torchrun", "pretrain_gpt.py", "megatron". Python starts scripts without
+ * a row. */
+static void read_program(struct line *l, const char *word)
+{
+    const struct bb_foreign_name *row = find_program(l->set, word);
+    const char *extension = strrchr(word, '.');
+    const bool is_script = extension && (strcmp(extension, ".py") == 0 || strcmp(extension, ".sh") == 0);
+
+    if (!l->set->programs || is_subject(l->set, word))
+        return;
+    l->is_launched |= is_script || (row && row->values);
+    l->launcher = is_script ? NULL : row && row->values ? bb_base_name(word) : l->launcher;
+    if (row)
+        l->program = row->text;
+    else if (is_script && !l->program && (row = find_program(l->set, "python")))
+        l->program = row->text;
+}
+
+/* Replaces a letter by the name of the option: "-N" of srun is --nodes. */
+static void expand_letter(const struct line *l, struct item *item)
+{
+    static const struct {
+        const char *launchers; /* NULL: any, or none */
+        char letter;
+        const char *name;
+    } letters[] = {{"srun", 'N', "nodes"},
+                   {"srun mpirun mpiexec", 'n', "world-size"},
+                   {"mpirun", 'N', "ppn"},
+                   {NULL, 'm', "module"}};
+
+    for (size_t i = 0; i < sizeof(letters) / sizeof(*letters) && l->set->programs && item->length == 1; i++) {
+        const struct bb_foreign_name launchers[] = {{.name = letters[i].launchers}, {.name = NULL}};
+
+        if (*item->name != letters[i].letter ||
+            (letters[i].launchers && !(l->launcher && bb_foreign_find(launchers, l->launcher, strlen(l->launcher)))))
+            continue;
+        item->name = letters[i].name;
+        item->length = strlen(item->name);
+        item->row = bb_opts_find_foreign(l->set, item->name, item->length);
+        item->opt = NULL;
+    }
+}
+
+static struct item read_item(const struct line *l, char **word, bool named)
+{
+    const struct bb_opts *set = l->set;
     struct item item = {.typed = *word, .name = "", .words = word, .n_words = 1};
     const bool assigns = is_assignment(set, *word), is_long = bb_begins_with(*word, "--") && (*word)[2],
                is_short = !is_long && (*word)[0] == '-' && isalpha((unsigned char)(*word)[1]);
@@ -127,6 +190,8 @@ static struct item read_item(const struct bb_opts *set, char **word, bool named)
     item.length = strcspn(item.name, "=");
     item.opt = assigns ? NULL : bb_opts_find(set, is_short ? item.name[0] : 0, item.name, item.length, &at);
     item.row = item.opt ? NULL : bb_opts_find_foreign(set, item.name, item.length);
+    if (is_short)
+        expand_letter(l, &item);
     item.is_renamed = !item.opt && !item.row && !is_short && (item.opt = find_same_name(set, item.name, item.length));
     section = memrchr(item.name, '.', item.length);
     if (section) {
@@ -148,9 +213,15 @@ static void read_line(struct line *l, char **argv)
     bool named = false;
 
     for (char **word = argv + 1; *word; word += l->items[l->n_items++].n_words) {
+        struct item *item;
+
         BB_GROW(l->items, l->n_items);
-        l->items[l->n_items] = read_item(l->set, word, named);
-        named |= !*l->items[l->n_items].name;
+        item = &l->items[l->n_items];
+        *item = read_item(l, word, named);
+        named |= !*item->name;
+        l->has_subject |= !*item->name && is_subject(l->set, *word);
+        for (int i = *item->name ? 2 : 0; i < item->n_words && !item->opt; i++)
+            read_program(l, word[i]);
     }
 }
 
@@ -709,13 +780,40 @@ static json_t *make_model(struct line *l)
     return any ? keys : NULL;
 }
 
+/* Adds the name of the proxy, and notes the launcher and its script. */
+static void translate_programs(struct line *l)
+{
+    const struct bb_foreign_name *python = find_program(l->set, "python");
+    bool is_named = false;
+    const char *text, *options;
+
+    for (size_t i = 0; i < l->n_items && l->is_launched; i++)
+        if (!*l->items[i].name && !is_subject(l->set, l->items[i].typed))
+            add_note(l, "left out", &l->items[i], "the name of the proxy replaces launcher and script");
+    for (size_t i = 0; i < l->n_items; i++)
+        is_named |= !*l->items[i].name;
+    text = l->has_subject ? NULL : l->program ? l->program : is_named || !python ? NULL : python->text;
+    options = text ? strstr(text, " --") : NULL;
+    if (text)
+        add_fragment(l, bb_format("%s", ""),
+                     bb_format("%.*s", (int)(options ? options - text : (ptrdiff_t)strlen(text)), text), OWN);
+}
+
+/* Whether translate_programs() replaces a positional argument. */
+static bool is_program(const struct line *l, const struct item *item)
+{
+    return !*item->name && !is_subject(l->set, item->typed) &&
+           (l->is_launched || (!l->has_subject && find_program(l->set, item->typed)));
+}
+
 static void translate_line(struct line *l)
 {
+    translate_programs(l);
     l->model = *value_of(l, "--model") ? NULL : make_model(l);
     for (size_t i = 0; i < l->n_items; i++) {
         const struct item *item = &l->items[i];
 
-        if (item->length && translate_by_rule(l, item))
+        if (is_program(l, item) || (item->length && translate_by_rule(l, item)))
             continue;
         if (item->is_renamed && item->opt->kind == BB_OPT_FLAG && is_off(item->value))
             add_note(l, "left out", item, "it is switched off");
@@ -807,6 +905,7 @@ int bb_opts_reject_foreign_line(const struct bb_opts *set, char **argv)
         n += item->is_renamed;
         n += item->row ? 1 + (is_chunk && count_chunks(&l, item) > 0) : 0;
     }
+    n += l.is_launched && n > 0;
     n += is_uniform(&l) && find_item(&l, "recompute-num-layers");
     if (n >= 2) {
         translate_line(&l);

@@ -347,6 +347,37 @@ def test_launch_scripts_become_a_command_that_runs(busbar, tmp_path, script):
     assert len(notes) <= 12
 
 
+LAUNCHED = [  # line of another tool, begin of the proposed command, what the user did not give
+    ("torchrun --nproc_per_node 8 --nnodes 1 pretrain_gpt.py --tensor-model-parallel-size 8 --num-layers 40 --hidden-size 5120 --num-attention-heads 40 "
+     "--seq-length 2048 --micro-batch-size 4 --vocab-size 50257", "transformer --gpus-per-node 8 --ranks 8 --tp 8", None),
+    ("CUDA_DEVICE_MAX_CONNECTIONS=1 torchrun --nproc-per-node=8 --nnodes=4 --rdzv_backend c10d pretrain_gpt.py --model llama3_8b --bf16",
+     "transformer --gpus-per-node 8 --ranks 32", None),
+    ("python pretrain_gpt.py --tensor-model-parallel-size 8 --bf16", "transformer --tp 8", "--model is missing"),
+    ("srun -N 4 python pretrain_gpt.py --tensor-model-parallel-size 8 --model llama3_8b --bf16", "transformer --ranks 32 --tp 8", None),
+    ("srun -N 4 -n 16 --ntasks-per-node 4 python pretrain_gpt.py --tensor-model-parallel-size 4 --model llama3_8b", "transformer --ranks 16 --gpus-per-node 4 --tp 4", None),
+    ("mpirun -np 16 -N 8 python train.py --tp-size 2 --model llama3_8b", "transformer --ranks 16 --gpus-per-node 8 --tp 2", None),
+    ("accelerate launch train.py --num_processes 8 --bf16", "transformer --ranks 8 --dtype bfloat16", "--model is missing"),
+    ("accelerate launch --num_processes 8 --use_fsdp train.py --model llama3_8b", "transformer --ranks 8 --dp-sync zero3", None),
+    ("deepspeed --num_gpus 8 train.py --deepspeed --zero-stage 3 --model llama3_8b", "transformer --ranks 8 --dp-sync zero3", None),
+    ("torchrun --nproc_per_node 8 run_clm.py --model_name_or_path llama3_8b --bf16 --per_device_train_batch_size 2 --block_size 1024",
+     "transformer --gpus-per-node 8 --model llama3_8b", "requires --ranks N"),
+    ("transformer torchrun --nproc_per_node 8 --nnodes 2 -m torchtitan.train --model llama3_8b --training.seq_len 8192", "transformer --gpus-per-node 8 --ranks 16", None),
+    ("megatron --tp-size 2 --gpus 8 --model llama3_8b", "transformer --tp 2 --ranks 8", None), ("--tp-size 2 --gpus 8 --model llama3_8b", "transformer --tp 2 --ranks 8", None),
+    ("bash pretrain.sh --tp-size 2 --gpus 8 --model llama3_8b", "transformer --tp 2 --ranks 8", None),
+    ("python benchmark_amoebanet_sp.py --num-spatial-parts 4 --parts 2 --model amoebanet_d --gpus 8", "spatial --spatial-parts 4 --micro-batches 2", None)]
+
+
+@pytest.mark.parametrize("typed,begin,missing", LAUNCHED)
+def test_launcher_and_script_become_the_proxy(busbar, tmp_path, typed, begin, missing):
+    """The proposed command runs, or lacks only what the line lacks."""
+    line, notes = translated(busbar, "plan", *typed.split())
+    assert f"{line} ".startswith(f"plan {begin} ") and not any("busbar bench" in text for _, text in notes), (line, notes)
+    if notes and notes[0][0].startswith("the model is a file"):
+        (tmp_path / "config.json").write_text(notes[0][1])
+    done = busbar.run(*shlex.split(line), emulated=False, cwd=tmp_path)
+    assert missing in done.stderr if missing else done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("name", """vocab-file merge-file transformer-impl rampup-batch-size use-mcore-models no-load-optim max-position-embeddings save
                                     split save-interval weight-decay""".split())
 def test_options_without_influence_are_left_out(busbar, name):

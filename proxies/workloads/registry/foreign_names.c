@@ -95,7 +95,9 @@ const struct bb_foreign_name bb_foreign_options[] = {
      "fp8-interval "
      "fp8-amax-history-len fp8-amax-compute-algo precompute-float8-dynamic-scale-for-fsdp enable-compiled-autograd "
      "dataset dataset-path "
-     "tokenizer-path dump-folder lora-alpha lora-dropout",
+     "tokenizer-path dump-folder lora-alpha lora-dropout module rdzv-backend rdzv-id rdzv-endpoint standalone "
+     "node-rank "
+     "max-restarts tee redirects role local-ranks-filter machine-rank main-process-ip main-process-port",
      NULL, "it does not change the communication of a step", NULL},
     {"lora", "--lora-rank 16", "--lora-rank 16", NULL},
     {"lora-dim lora-r peft peft-method peft-scheme adapter finetuning-type", "--lora-rank", "--lora-rank 16",
@@ -301,7 +303,7 @@ const struct bb_foreign_name bb_foreign_options[] = {
     {"timeline chrome-trace", "--trace", "--trace trace.json --cluster h100-sxm-ib", NULL},
     {"output output-file", "--json", "--json plan.json", NULL},
     {"fp16-allreduce", "--grad-dtype half", "--grad-dtype half", NULL},
-    {"world-size gpus ngpus num-gpus np num-processes g", "--ranks", "--ranks 64", NULL},
+    {"world-size gpus ngpus num-gpus np num-processes ntasks g", "--ranks", "--ranks 64", NULL},
     {"n", "--ranks (of mpirun; a plan has no iterations)", "--ranks 64", NULL},
     {"nodes nnodes num-nodes hosts num-hosts num-machines", "--ranks",
      "--ranks 64 (8 GPUs per node); with --ranks, leave it out", "*8"},
@@ -345,8 +347,11 @@ const struct bb_foreign_name bb_foreign_programs[] = {
     {"master gems-master", "gems MASTER", "gems MASTER", NULL},
     {"comm-opt", "gems comm-opt", "gems comm-opt", NULL},
     {"hybrid gems-hybrid", "gems Hybrid", "gems Hybrid", NULL},
-    {"fsdp zero deepspeed torchtitan", "transformer --dp-sync zero3", "transformer --model llama3_8b --dp-sync zero3",
-     NULL},
+    {"torchrun python python3 accelerate srun mpirun mpiexec bash",
+     "transformer (a model of Megatron-LM, DeepSpeed, torchtitan or Hugging Face)", "transformer --model llama3_8b",
+     "launcher"},
+    {"deepspeed", "transformer --dp-sync zero3", "transformer --model llama3_8b --dp-sync zero3", "launcher"},
+    {"fsdp zero torchtitan", "transformer --dp-sync zero3", "transformer --model llama3_8b --dp-sync zero3", NULL},
     {"megatron megatron-lm nemo nanotron", "transformer", "transformer --model llama3_8b", NULL},
     {"llama llama3", "transformer", "transformer --model llama3_8b", NULL},
     {"gpt", "transformer", "transformer --model gpt2_xl", NULL},

@@ -21,6 +21,8 @@ struct series {
     double *now, *lowest, *lowest_s; /* lowest: after the first round */
     double *reference;
     enum bb_soak_reference *references; /* what they are */
+    double common; /* median of the GPUs, if more than three quarters of them are slow for the expectation; else NaN */
+    bool all_slow; /* then: all are */
 };
 
 const char *bb_soak_reference_name(enum bb_soak_reference reference, enum bb_health_test test)
@@ -84,14 +86,16 @@ static void raise_reference(struct series *s, size_t i, double value, double lim
     s->references[i] = reference;
 }
 
-/* Sets the references of all GPUs. */
+/* Sets the references of all GPUs. If most are slow for the expectation, their peers take its place. */
 static void find_references(struct series *s)
 {
     const enum bb_health_test test = s->soak->test;
     const struct bb_health_reached *reached = &s->h->reached[test];
     const bool has_stage = reached->values && (!is_whole(s) || reached->nodes == s->nodes);
     const int n = MIN(s->soak->rounds, FIRST);
-    size_t peers = 0;
+    const double expected = s->h->expected[test];
+    bool has_peers;
+    size_t peers = 0, slow = 0;
     double median;
 
     for (size_t i = 0; i < count_gpus(s->h); i++) {
@@ -104,12 +108,37 @@ static void find_references(struct series *s)
         peers += isfinite(values[0]);
         if (has_stage)
             raise_reference(s, i, reached->values[is_whole(s) ? 0 : i], 1, BB_SOAK_STAGE);
-        else
-            raise_reference(s, i, s->h->expected[test], BB_HEALTH_WARNS, BB_SOAK_EXPECTED);
     }
     median = bb_health_median(s->reference, count_gpus(s->h));
-    for (size_t i = 0; i < count_gpus(s->h) && !has_stage && peers >= BB_HEALTH_REFERENCE_PEERS; i++)
-        raise_reference(s, i, median, BB_HEALTH_WARNS, BB_SOAK_PEERS);
+    for (size_t i = 0; i < count_gpus(s->h); i++)
+        slow += bb_health_judge(s->reference[i] / expected) != BB_HEALTH_OK;
+    has_peers = !is_whole(s) && peers >= BB_HEALTH_REFERENCE_PEERS;
+    s->common = !has_stage && has_peers && 4 * slow > 3 * peers ? median : NAN;
+    s->all_slow = slow == peers;
+    for (size_t i = 0; i < count_gpus(s->h) && !has_stage; i++) {
+        if (isnan(s->common))
+            raise_reference(s, i, expected, BB_HEALTH_WARNS, BB_SOAK_EXPECTED);
+        if (has_peers)
+            raise_reference(s, i, median, BB_HEALTH_WARNS, BB_SOAK_PEERS);
+    }
+}
+
+/* Adds the finding about most GPUs, of one node or of several, which are slow for the expectation. */
+static void add_common(const struct series *s)
+{
+    struct bb_health_finding f =
+        bb_health_remark(s->soak->test, s->nodes > 1 ? BB_HEALTH_ALL : BB_HEALTH_A_NODE, BB_HEALTH_OK, -1, -1, -1);
+
+    for (int node = 0; node < s->h->nodes && s->nodes == 1; node++)
+        f.node = s->partner[node] == 0 ? node : f.node;
+    f.value = s->common;
+    f.expected = s->h->expected[s->soak->test];
+    f.level = bb_health_judge(f.value / f.expected);
+    f.soak_reference = BB_SOAK_EXPECTED;
+    f.soak_s = 1e-9;
+    f.tries = s->soak->rounds;
+    f.whole = s->all_slow;
+    bb_health_add(s->h, &f);
 }
 
 /* Returns the finding about a GPU, or the whole job: its lowest value, or, as a warning, that of a slow first round. */
@@ -159,6 +188,8 @@ static void judge_test(struct series *s)
         if (is_whole(s))
             return;
     }
+    if (isfinite(s->common))
+        add_common(s);
 }
 
 static void start_series(struct series *s, struct bb_health *h, struct bb_soak *soak, enum bb_health_test test)

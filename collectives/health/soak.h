@@ -4,7 +4,8 @@
  *
  * The reference is the highest one of the first value, the median of the first five, and the value in the stage gpu or whole (the job:
  * with the same nodes). Without this stage, a slow GPU, or a slow job, may be slow from the first round on: if the reference is below
- * 93 % of the expectation, or of the median of the GPUs (at least three), this takes its place.
+ * 93 % of the expectation, or of the median of the GPUs (at least three), this takes its place. If more than three quarters of at
+ * least three GPUs are slow for the expectation, this is one finding, and they are judged by their median.
  */
 #ifndef BB_COLLECTIVES_HEALTH_SOAK_H
 #define BB_COLLECTIVES_HEALTH_SOAK_H

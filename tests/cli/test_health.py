@@ -655,6 +655,15 @@ def test_soak_finds_what_is_slow_from_its_first_round(busbar, tmp_path):
     assert re.search(r"^fail .* GEMM 506.* TFLOP/s, 77 % of the expected value 658.*, after 0 s$", done.stdout, re.M), done.stdout
 
 
+@pytest.mark.parametrize("nodes, slow, parts", [(3, 6, {"all"}), (3, 5, {"all"}), (3, 3, {"gpu", "node"}), (1, 6, {"node"})])
+def test_soak_drains_no_more_nodes_than_stage_gpu(busbar, tmp_path, nodes, slow, parts):
+    """If more than three quarters of the GPUs of several nodes are slow, the profile may be wrong."""
+    slow = ",".join(f"rank={rank}:1.3" for rank in range(slow))
+    for stage in ("gpu", "soak"):
+        _, found, done = health(busbar, tmp_path, "--only", stage, "--soak", "10ms" if stage == "soak" else "0", "--drain", ranks=6, nodes=nodes, status=5, slow=slow)
+        assert {part for _, part, _, _ in found} <= parts and done.stdout.count("scontrol update") == (0 if "all" in parts else (nodes + 1) // 2), done.stdout
+
+
 def host_files(folder, nodes, odd):
     """Writes copies of /proc and /sys of each node; node `odd` has other settings."""
     for node in range(nodes):

@@ -11,8 +11,10 @@ static const char results[] =
     "'--from', 'gpu', '--only', 'all', '--json=a b.json'],"
     "'options': {'gpus': 1, 'only': 'all'}, 'findings': [], 'checks': [], 'tests': [],"
     "'devices': [{'host': 'a'}, {'host': 'a'}, {'host': 'b'}, {'host': 'b'}],"
-    "'verdicts': [{'node': 0, 'host': 'a', 'level': 'ok'}, {'node': 1, 'host': 'b', 'level': 'ok'},"
-    "{'node': 2, 'host': 'c', 'level': 'fail'}, {'node': 3, 'host': 'd', 'level': 'warn'}]}";
+    "'verdicts': [{'node': 0, 'host': 'a', 'slurm_node': 'a', 'level': 'ok'}, {'node': 1, 'host': 'b', 'slurm_node': "
+    "'b', 'level': 'ok'},"
+    "{'node': 2, 'host': 'c', 'slurm_node': 'c', 'level': 'fail'}, {'node': 3, 'host': 'd', 'slurm_node': 'd', "
+    "'level': 'warn'}]}";
 
 static json_t *read_results(void)
 {

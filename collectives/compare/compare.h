@@ -34,7 +34,7 @@
 #include "bootstrap/results/results.h"
 #include "collectives/compare/culprit.h"
 #include "collectives/compare/result_reader.h"
-#include "collectives/sweep/group_members.h"
+#include "collectives/compare/group_members.h"
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* group_members.c - see group_members.h. */
-#include "collectives/sweep/group_members.h"
+#include "collectives/compare/group_members.h"
 
 #include "bootstrap/base/units.h"
 

@@ -1,6 +1,6 @@
 /* group_members.h - the members of a group of --split as text, from the results. Needs neither MPI nor a GPU. */
-#ifndef BB_COLLECTIVES_SWEEP_GROUP_MEMBERS_H
-#define BB_COLLECTIVES_SWEEP_GROUP_MEMBERS_H
+#ifndef BB_COLLECTIVES_COMPARE_GROUP_MEMBERS_H
+#define BB_COLLECTIVES_COMPARE_GROUP_MEMBERS_H
 
 #include <jansson.h>
 

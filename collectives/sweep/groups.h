@@ -6,7 +6,7 @@
 #define BB_COLLECTIVES_SWEEP_GROUPS_H
 
 #include "bootstrap/world/world.h"
-#include "collectives/sweep/group_members.h"
+#include "collectives/compare/group_members.h"
 
 #include <jansson.h>
 

@@ -170,8 +170,8 @@ static int set_int(const struct bb_opt *opt, const char *text, int *field)
     }
     if (has_units && opt->arg && strcmp(opt->arg, "SAMPLES") == 0)
         return bb_err(BB_EUSAGE,
-                      "--%s: '%s' is not valid, expected a number of samples without unit, which is tokens divided by "
-                      "--seq-length (for example --%s %zu --seq-length %d)",
+                      "--%s: '%s' is not valid, expected a number of samples without unit; those of transformers are "
+                      "tokens divided by --seq-length (for example --%s %zu --seq-length %d)",
                       opt->name, text, opt->name, (units + USUAL_SEQUENCE - 1) / USUAL_SEQUENCE, USUAL_SEQUENCE);
     if (has_units)
         return bb_err(BB_EUSAGE, "--%s: '%s' is not valid, expected a number without unit; try: --%s %zu", opt->name,

@@ -1015,7 +1015,7 @@ def test_search_names_global_batch_sizes_by_memory(busbar):
     error = rejection(busbar, "plan transformer --model llama3_70b --layers 20 --cluster h100-sxm-ib --ranks 2 --dp 2 --best-layout --global-batch-size 5")
     assert error.endswith("; layouts are valid with 4 or 6, but do not fit into GPU memory")
     error = rejection(busbar, f"plan transformer {args} --global-batch-size 4M")
-    assert error.endswith("expected a number of samples without unit, which is tokens divided by --seq-length (for example --global-batch-size 1024 --seq-length 4096)")
+    assert error.endswith("expected a number of samples without unit; those of transformers are tokens divided by --seq-length (for example --global-batch-size 1024 --seq-length 4096)")
 
 
 @pytest.mark.parametrize("fixed,left_out", [("", ""), ("--tp 2 --dp-sync zero1", "leave out --dp-sync zero1 --tp 2; ")])

@@ -33,8 +33,8 @@
 #include "bootstrap/results/checks.h"
 #include "bootstrap/results/results.h"
 #include "collectives/compare/culprit.h"
-#include "collectives/compare/result_reader.h"
 #include "collectives/compare/group_members.h"
+#include "collectives/compare/result_reader.h"
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -273,6 +273,39 @@ static void add_options(struct line *l, const char *text, enum rank rank)
     }
 }
 
+/* Whether another value of the same option replaces this fragment. */
+static bool is_replaced(const struct line *l, size_t i)
+{
+    const struct fragment *f = &l->fragments[i];
+
+    for (size_t j = 0; j < l->n_fragments && *f->option; j++)
+        if (j != i && strcmp(l->fragments[j].option, f->option) == 0 &&
+            (l->fragments[j].rank > f->rank || (l->fragments[j].rank == f->rank && j > i)))
+            return true;
+    return false;
+}
+
+/* Returns the value that an option has in the translated line; "": not given. */
+static const char *translated_value(const struct line *l, const char *option)
+{
+    for (size_t i = 0; i < l->n_fragments; i++) {
+        const char *text = l->fragments[i].text;
+
+        if (strcmp(l->fragments[i].option, option) == 0 && !is_replaced(l, i))
+            return text[strcspn(text, " =")] ? text + strcspn(text, " =") + 1 : "";
+    }
+    return "";
+}
+
+/* Returns whether the translated line has one of these modes of --dp-sync, whose default is all_reduce. */
+static bool has_sync(const struct line *l, const char *modes)
+{
+    const struct bb_foreign_name names[] = {{.name = modes}, {.name = NULL}};
+    const char *mode = translated_value(l, "--dp-sync");
+
+    return bb_foreign_find(names, *mode ? mode : "all_reduce", *mode ? strlen(mode) : strlen("all_reduce"));
+}
+
 /* Adds an item to the note with this head and reason. */
 static void add_note(struct line *l, const char *head, const struct item *item, const char *reason)
 {
@@ -298,6 +331,10 @@ static char *quoted(const char *word)
 }
 
 /* ---- options that depend on others ---- */
+
+#define CONFIG_FILE                                                                                                    \
+    "the file is not read; give its values: --zero-stage 3 --train-micro-batch-size-per-gpu 1 "                        \
+    "--gradient-accumulation-steps 8"
 
 /* Returns the number at the begin of a text, at most 2^20 in magnitude, so that products of two fit in long; 0: NULL, or no number. */
 static long read_number(const char *text)
@@ -443,6 +480,20 @@ static bool translate_dispatcher(struct line *l, const struct item *item)
     return true;
 }
 
+/* DeepSpeed's switch, or Hugging Face's option with a file. */
+static bool translate_deepspeed(struct line *l, const struct item *item)
+{
+    static const char stages[] = "zero zero-stage stage deepspeed-stage zero-optimization dp-sync";
+
+    if (item->value)
+        add_note(l, "left out", item, CONFIG_FILE);
+    else if (find_item(l, "deepspeed-config"))
+        add_note(l, "left out", item, "the file has its values");
+    else if (find_item(l, stages))
+        add_note(l, "left out", item, "the ZeRO stage is --dp-sync");
+    return item->value || find_item(l, "deepspeed-config") || find_item(l, stages);
+}
+
 static bool is_off(const char *value)
 {
     return value && (strcasecmp(value, "false") == 0 || strcasecmp(value, "no") == 0 || strcasecmp(value, "off") == 0 ||
@@ -496,6 +547,7 @@ static const struct {
     {"recompute-num-layers activations-checkpoint-num-layers", translate_recompute_layers},
     {"recompute-method activations-checkpoint-method", translate_recompute_method},
     {"moe-token-dispatcher-type", translate_dispatcher},
+    {"deepspeed", translate_deepspeed},
     {"cuda-graph-impl cuda-graph-modules cuda-graph-scope enable-cuda-graph external-cuda-graph", translate_graphs},
 };
 
@@ -631,8 +683,8 @@ static void add_overlap(struct line *l, bool has_cluster)
     const bool forecast = has_cluster && !*value_of(l, "--software");
     size_t at;
 
-    if (!is_megatron(l, true) ||
-        find_item(l, "overlap-grad-reduce overlap-param-gather no-overlap use-megatron-fsdp use-torch-fsdp2 dp-sync") ||
+    if (!is_megatron(l, true) || find_item(l, "overlap-grad-reduce overlap-param-gather no-overlap dp-sync") ||
+        !has_sync(l, "all_reduce zero1 distributed") || /* those that accept the option (dp_config.c) */
         !bb_opts_find(l->set, 0, "no-overlap", 10, &at))
         return;
     add_options(l, forecast ? "--no-overlap --software megatron" : "--no-overlap", COMPANION);
@@ -827,18 +879,6 @@ static void translate_line(struct line *l)
             add_note(l, "left out", item, item->row->text);
     }
     add_overlap(l, add_cluster(l));
-}
-
-/* Whether another value of the same option replaces this fragment. */
-static bool is_replaced(const struct line *l, size_t i)
-{
-    const struct fragment *f = &l->fragments[i];
-
-    for (size_t j = 0; j < l->n_fragments && *f->option; j++)
-        if (j != i && strcmp(l->fragments[j].option, f->option) == 0 &&
-            (l->fragments[j].rank > f->rank || (l->fragments[j].rank == f->rank && j > i)))
-            return true;
-    return false;
 }
 
 /* Prints the notes, one line each, below the error line. */

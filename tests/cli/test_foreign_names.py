@@ -131,6 +131,19 @@ def test_megatron_overlaps_gradients_only_with_its_option(busbar, typed):
     assert "--no-overlap" not in line and "--software" not in line and NO_OVERLAP not in notes
 
 
+@pytest.mark.parametrize("shards", ["", "--use-distributed-optimizer", "--zero-stage 0", "--zero-stage 1", "--zero-stage 2", "--zero-stage 3", "--deepspeed --zero-stage 3",
+                                    "--dp-sync=zero3", "--data-parallel-sharding-strategy optim", "--data-parallel-sharding-strategy optim_grads",
+                                    "--data-parallel-sharding-strategy optim_grads_params", "--use-megatron-fsdp", "--use-torch-fsdp2"])
+@pytest.mark.parametrize("others", ["", "--software torch", "--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2", "--tensor-model-parallel-size 2"])
+def test_what_a_line_of_megatron_gets_is_accepted(busbar, shards, others):
+    """--no-overlap requires a mode that reduces gradients once, after the backward pass."""
+    for cluster in ("", "--cluster a100-sxm-ib")[bool("--software" in others):]:
+        line, notes = translated(busbar, "plan", "transformer", *f"--model llama3_8b --ranks 32 --bf16 --swiglu {shards} {others} {cluster}".split())
+        done = busbar.run(*line.split(), "--quiet", emulated=False)
+        assert done.returncode == 0 and not any(head == "by hand" for head, _ in notes), (line, done.stderr)
+        assert ("--no-overlap" in line) == (not re.search("zero[23]", line)), line
+
+
 GPT = "--num-layers 4 --hidden-size 512 --num-attention-heads 8 --vocab-size 50257 --max-position-embeddings 1024 --seq-length 256"
 FEATHER = "--swiglu --normalization RMSNorm --disable-bias-linear"  # no biases
 MATRICES = 8 * 512 * 512 + 5 * 512  # of the MLP, with biases

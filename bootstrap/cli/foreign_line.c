@@ -393,6 +393,28 @@ static bool translate_instances(struct line *l, const struct item *item)
     return true;
 }
 
+/* torchtitan: "--model.name llama3 --model.flavor 8B" is llama3_8b. */
+static bool translate_flavor(struct line *l, const struct item *item)
+{
+    const struct item *name = find_item(l, "name"), *flavor = find_item(l, "flavor");
+    char *model, *reason;
+
+    if (!name || !name->value || !flavor || !flavor->value || !name->row || !l->set->layers_of)
+        return false;
+    model = bb_format("%s_%s", name->value, flavor->value);
+    for (char *at = model; *at; at++)
+        *at = (char)(*at == '-' || *at == '.' ? '_' : tolower((unsigned char)*at));
+    if (item == flavor && l->set->layers_of(model) > 0)
+        add_fragment(l, bb_format("--model"), bb_format("--model %s", model), TRANSLATED);
+    else if (l->set->layers_of(model) <= 0) {
+        reason = bb_format("busbar list models has no %s; give --model config.json", model);
+        add_note(l, "by hand", item, reason);
+        free(reason);
+    }
+    free(model);
+    return true;
+}
+
 /* torchtitan: replicate degree (default 1) and shard degree (default -1: all other ranks) */
 static bool translate_shards(struct line *l, const struct item *item)
 {
@@ -542,6 +564,7 @@ static const struct {
     {"nodes nnodes num-nodes hosts num-hosts num-machines", translate_nodes},
     {"num-gpus", translate_nodes},
     {"data-parallel-shard-degree data-parallel-replicate-degree", translate_shards},
+    {"flavor name", translate_flavor},
     {"num-distributed-optimizer-instances", translate_instances},
     {"num-layers-per-virtual-pipeline-stage", translate_chunks},
     {"recompute-num-layers activations-checkpoint-num-layers", translate_recompute_layers},
@@ -690,6 +713,52 @@ static void add_overlap(struct line *l, bool has_cluster)
     add_options(l, forecast ? "--no-overlap --software megatron" : "--no-overlap", COMPANION);
     add_note(l, "added", NULL,
              "--no-overlap: Megatron-LM overlaps reductions of gradients only with --overlap-grad-reduce");
+}
+
+static bool is_torchtitan(const struct line *l)
+{
+    static const char *const sections[] = {"--training.",   "--parallelism.", "--activation_checkpoint.",
+                                           "--job.",        "--float8.",      "--model.name",
+                                           "--model.flavor"};
+
+    for (size_t i = 0; i < l->n_items; i++)
+        for (size_t s = 0; s < sizeof(sections) / sizeof(*sections); s++)
+            if (bb_begins_with(l->items[i].typed, sections[s]))
+                return true;
+    return false;
+}
+
+/* torchtitan's defaults: FSDP over all other ranks, and keys and values of all context-parallel ranks at once. */
+static void add_torchtitan(struct line *l, bool has_cluster)
+{
+    size_t at;
+
+    if (!is_torchtitan(l) || !bb_opts_find(l->set, 0, "dp-sync", 7, &at))
+        return;
+    if (!*translated_value(l, "--dp-sync") && !find_item(l, "data-parallel-shard-degree dp sync")) {
+        add_options(l, "--dp-sync zero3", COMPANION);
+        add_note(l, "added", NULL,
+                 "--dp-sync zero3: torchtitan shards over all other ranks without data_parallel_shard_degree");
+    }
+    if (degree(l, "--cp") > 1 && !*translated_value(l, "--cp-comm")) {
+        add_options(l, "--cp-comm all_gather", COMPANION);
+        add_note(l, "added", NULL, "--cp-comm all_gather: torchtitan's default of context_parallel_rotate_method");
+    }
+    if (has_cluster && !*translated_value(l, "--software"))
+        add_options(l, "--software torch", COMPANION);
+}
+
+/* Removes --fp8-param-gather from a line whose parameters are not sharded. */
+static void remove_gather(struct line *l)
+{
+    const struct item *item = find_item(l, "enable-fsdp-float8-all-gather");
+
+    if (!item || has_sync(l, "zero3 hsdp distributed"))
+        return;
+    for (size_t i = 0; i < l->n_fragments; i++)
+        if (strcmp(l->fragments[i].option, "--fp8-param-gather") == 0)
+            *l->fragments[i].text = '\0';
+    add_note(l, "left out", item, "parameters are gathered only with --dp-sync zero3, hsdp or distributed");
 }
 
 /* ---- the model's file ---- */
@@ -860,6 +929,8 @@ static bool is_program(const struct line *l, const struct item *item)
 
 static void translate_line(struct line *l)
 {
+    bool has_cluster;
+
     translate_programs(l);
     l->model = *value_of(l, "--model") ? NULL : make_model(l);
     for (size_t i = 0; i < l->n_items; i++) {
@@ -878,7 +949,10 @@ static void translate_line(struct line *l)
         else if (!item->row->values || !l->model)
             add_note(l, "left out", item, item->row->text);
     }
-    add_overlap(l, add_cluster(l));
+    has_cluster = add_cluster(l);
+    add_overlap(l, has_cluster);
+    add_torchtitan(l, has_cluster);
+    remove_gather(l);
 }
 
 /* Prints the notes, one line each, below the error line. */
@@ -901,7 +975,7 @@ static int print_line(const struct line *l, const char *command)
     int rc;
 
     for (size_t i = 0; i < l->n_fragments; i++)
-        if (!is_replaced(l, i))
+        if (*l->fragments[i].text && !is_replaced(l, i))
             fprintf(line, " %s", l->fragments[i].text);
     bb_close_text(line, &text);
     rc = bb_err(BB_EUSAGE, "options of another tool; try: busbar %s%s%s", command, text,

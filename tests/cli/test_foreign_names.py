@@ -63,7 +63,8 @@ def test_a_value_that_is_an_option_here_is_translated_in_a_line(busbar):
     """Section names precede options of configuration files; the option that has this value is not in the line."""
     for typed in ("--dtype fp8 --tp-size 2", "--training.dtype=fp8 --tp-size 2", "--trainer.precision fp8 --tp-size 2"):
         line, _ = translated(busbar, "plan", "transformer", *typed.split(), "--cluster", "h100-sxm-ib")
-        assert line == "plan transformer --fp8 --tp 2 --cluster h100-sxm-ib"
+        defaults = " --dp-sync zero3 --software torch" * ("--training" in typed)  # of torchtitan
+        assert line == f"plan transformer --fp8 --tp 2 --cluster h100-sxm-ib{defaults}"
 
 
 def test_bench_says_who_sets_the_gpus_of_a_node(busbar):
@@ -253,6 +254,8 @@ def test_a_translated_line_has_only_options_of_the_command(busbar, command, type
 
 SHARDS = "--world-size 64 --parallelism.tensor_parallel_degree 8"
 LATE = " --no-overlap"  # any option that only Megatron-LM has
+FSDP = " --dp-sync zero3"  # torchtitan's default
+ADDED_FSDP = ("added", "--dp-sync zero3: torchtitan shards over all other ranks without data_parallel_shard_degree")
 STATES = "--use-precision-aware-optimizer has 4 bytes per state; states of 16 bits: --optimizer adam-bf16"
 
 
@@ -265,17 +268,17 @@ STATES = "--use-precision-aware-optimizer has 4 bytes per state; states of 16 bi
      "--ranks 64 --tp 8 --dp-sync hsdp --dp 8 --shard-size 4", []),
     (f"{SHARDS} --parallelism.data_parallel_shard_degree -1", "--ranks 64 --tp 8 --dp-sync zero3", []),
     (f"{SHARDS} --parallelism.data_parallel_shard_degree 1 --parallelism.data_parallel_replicate_degree 8", "--ranks 64 --tp 8 --dp 8", []),
-    (f"{SHARDS} --parallelism.enable_async_tensor_parallel", "--ranks 64 --tp 8 --tp-comm-overlap --sequence-parallel", []),
+    (f"{SHARDS} --parallelism.enable_async_tensor_parallel", "--ranks 64 --tp 8 --tp-comm-overlap --sequence-parallel" + FSDP, [ADDED_FSDP]),
     ("--bf16 --data-path a b c --hierarchical-context-parallel-sizes 2 8", "--dtype bfloat16",
      [("left out", "--data-path: a step reads no data set"), ("left out", "--hierarchical-context-parallel-sizes: it is not modelled")]),
     ("--tp-size 2 model.context_parallel_size=2 trainer.devices=8", "--tp 2 --cp 2 --gpus-per-node 8", []),
     ("--world-size 64 --tp-size 8 --num-distributed-optimizer-instances 2", "--ranks 64 --tp 8 --shard-size 4" + LATE, []),
-    ("--training.global_batch_size 512 --micro_batch_size=2 model.seq_length=4096 model.sequence_parallel=False", "--global-batch-size 512 --micro-batch-size 2 --seq-length 4096",
-     [("left out", "model.sequence_parallel: it is switched off")]),
+    ("--training.global_batch_size 512 --micro_batch_size=2 model.seq_length=4096 model.sequence_parallel=False", "--global-batch-size 512 --micro-batch-size 2 --seq-length 4096" + FSDP,
+     [("left out", "model.sequence_parallel: it is switched off"), ADDED_FSDP]),
     ("--nnodes 8 --nproc_per_node 4", "--ranks 32 --gpus-per-node 4", []),
     ("--num_gpus 4 --num_nodes 2", "--ranks 8", []), ("--world-size 64 --nnodes 8", "--ranks 64", []), ("--bf16 --ddp-bucket-size 40000000", "--dtype bfloat16 --bucket-mb 152.6", []),
     ("--bf16 --comm.trace_buf_size 9 --tp-size 2", "--dtype bfloat16 --tp 2", [("not known", "--comm.trace_buf_size")]),
-    ("--float8.enable_float8_linear --quantize.linear.float8.enable_fsdp_float8_all_gather --cluster h100-sxm-ib", "--fp8 --fp8-param-gather --cluster h100-sxm-ib", []),
+    ("--float8.enable_float8_linear --quantize.linear.float8.enable_fsdp_float8_all_gather --cluster h100-sxm-ib", "--fp8 --fp8-param-gather --cluster h100-sxm-ib --dp-sync zero3 --software torch", [ADDED_FSDP]),
     ("--compile.enable --tp-size 2 --cluster h100-sxm-ib", "--software torch-compile --tp 2 --cluster h100-sxm-ib", []),
     ("--bf16 --moe-token-dispatcher-type flex", "--dtype bfloat16" + LATE,
      [("left out", "--moe-token-dispatcher-type: --moe-dispatch dedup requires experts on several nodes")]),
@@ -358,6 +361,28 @@ def test_launch_scripts_become_a_command_that_runs(busbar, tmp_path, script):
     noted = [name for head, text in notes for name in re.match(r"((?:--\S+ ?)*)", text)[1].replace(":", "").split() if head != "added"]
     assert len(noted) <= len(set(noted)) + 2 and {head for head, _ in notes} <= {"left out", "by hand", "not known", "added"}, notes
     assert len(notes) <= 12
+
+
+@pytest.mark.parametrize("typed,ours,note", [
+    ("--parallelism.context_parallel_degree 2", "--model llama3_8b --cp 2 --cluster h100-sxm-ib --dp-sync zero3 --cp-comm all_gather --software torch",
+     ("added", "--cp-comm all_gather: torchtitan's default of context_parallel_rotate_method")),
+    ("--parallelism.context_parallel_degree 2 --parallelism.context_parallel_rotate_method alltoall",
+     "--model llama3_8b --cp 2 --cp-comm ring --cluster h100-sxm-ib --dp-sync zero3 --software torch", ADDED_FSDP),
+    ("--compile.enable", "--model llama3_8b --software torch-compile --cluster h100-sxm-ib --dp-sync zero3", ADDED_FSDP),
+    ("--parallelism.data_parallel_shard_degree 1 --parallelism.data_parallel_replicate_degree 16 --float8.enable_fsdp_float8_all_gather",
+     "--model llama3_8b --dp 16 --fp8 --cluster h100-sxm-ib --software torch",
+     ("left out", "--float8.enable_fsdp_float8_all_gather: parameters are gathered only with --dp-sync zero3, hsdp or distributed")),
+    ("--float8.enable_fsdp_float8_all_gather", "--model llama3_8b --fp8-param-gather --fp8 --cluster h100-sxm-ib --dp-sync zero3 --software torch", ADDED_FSDP),
+    ("--job.config_file tt.toml", "--model llama3_8b --cluster h100-sxm-ib --dp-sync zero3 --software torch",
+     ("left out", "--job.config_file: the file is not read; give its values: --model.name llama3 --model.flavor 8B --training.seq_len 8192 "
+                  "--training.local_batch_size 1 --parallelism.tensor_parallel_degree 8")),
+    ("--model.flavor 0.6B --model.name qwen3", "--cluster h100-sxm-ib --dp-sync zero3 --software torch",
+     ("by hand", "--model.flavor --model.name: busbar list models has no qwen3_0_6b; give --model config.json"))])
+def test_a_line_of_torchtitan_has_its_defaults(busbar, typed, ours, note):
+    name = "" if "qwen" in typed else "--model.name llama3 --model.flavor 8B "
+    line, notes = translated(busbar, "plan", *f"transformer --ranks 16 --training.seq_len 8192 {name}{typed} --cluster h100-sxm-ib".split())
+    assert line == f"plan transformer --ranks 16 --seq-length 8192 {ours}" and note in notes
+    assert "qwen" in typed or busbar.run(*line.split(), "--quiet", emulated=False).returncode == 0
 
 
 LAUNCHED = [  # line of another tool, begin of the proposed command, what the user did not give

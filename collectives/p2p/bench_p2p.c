@@ -311,6 +311,8 @@ static int measure_next(const struct confirmation *c, int pair[2])
     if (pair[0] < 0)
         return 0;
     run.reversed = pair[0] > pair[1];
+    bb_progress_show(&p->session.progress, "rank %d to rank %d alone: %s %s", pair[0], pair[1],
+                     bb_p2p_metrics[run.kind].metric, bb_p2p_metrics[run.kind].direction);
     TRY(bb_p2p_measure(&p->ctx, &run, rank == pair[0] ? pair[1] : rank == pair[1] ? pair[0] : -1));
     (void)judge_data(p, &run, pair[0], pair[1]);
     if (rank == 0)
@@ -707,25 +709,31 @@ static void report_slowest(struct p2p *p, const struct matrix *m)
 }
 
 /* Adds a check of the slow links of a matrix. Prints an error and remembers it if they exceed a limit, or if none was
- * measured or ranks share a GPU. option: that sets the limit; NULL: no limit, slow links are a warning. */
+ * measured, ranks share a GPU, or links are not judged. option: that sets the limit; NULL: no limit, slow links are a warning. */
 static void judge_limit(struct p2p *p, const struct matrix *m, const struct bb_link_outliers *links, int most,
                         const char *option, const char *verdict)
 {
     char label[LABEL_TEXT], causes[CAUSE_TEXT], count[96] = "", text[CAUSE_TEXT + LABEL_TEXT + 256] = "", name[128];
+    char left[128];
     int slow[2], all[2], total;
+    const int unjudged = m->suspected - m->alone;
     bool judged, fails;
 
     bb_link_outliers_count(links, slow, all);
     total = slow[0] + slow[1];
-    judged = !p->session.shared_gpu && all[0] + all[1] > 0;
+    judged = !p->session.shared_gpu && all[0] + all[1] > 0 && (unjudged == 0 || total > most);
     fails = option && (!judged || total > most);
     for (int same = 1; same >= 0; same--)
         if (slow[same] > 0)
             snprintf(count + strlen(count), sizeof count - strlen(count), "%s%d of %d links %s", *count ? " and " : "",
                      slow[same], all[same], class_text(p, same));
+    snprintf(left, sizeof left,
+             "%d links not judged, which share NICs or uplinks with other pairs; try: --schedule one", unjudged);
     if (!judged)
         snprintf(text, sizeof text, "%s: %s cannot be checked: %s", label_of(m, label), option ? option : "slow links",
-                 all[0] + all[1] == 0 ? "no link was measured" : "ranks share a GPU");
+                 p->session.shared_gpu  ? "ranks share a GPU"
+                 : all[0] + all[1] == 0 ? "no link was measured"
+                                        : left);
     else if (total > most)
         snprintf(text, sizeof text, "%s; %s: %s are %s", causes_of(p, m, causes), label_of(m, label), count, verdict);
     if (fails)
@@ -782,8 +790,8 @@ static void print_confirmed(const struct p2p *p, const struct matrix *m)
     if (m->alone < m->suspected)
         fprintf(
             p->session.out,
-            "# %s: %d links were slow while other pairs ran and are not judged: only the %d slowest of each rank were "
-            "measured alone (--schedule one judges all)\n",
+            "# %s: %d links not judged, which were slow while other pairs ran: only the %d slowest of each rank were "
+            "measured alone; try: --schedule one\n",
             label_of(m, label), m->suspected - m->alone, (int)ALONE_PER_RANK);
 }
 
@@ -804,16 +812,30 @@ static void print_limits(const struct p2p *p)
     if (w->nodes > 1 && !has_slow_between_nodes(p))
         fprintf(p->session.out,
                 "# links are compared with each other: if %s slow, no link between nodes is slower than "
-                "the others; try: --min-gbps with 0.9 x the rate of a NIC (--min-gbps 45 for 400 Gbit/s)%s\n",
-                w->nodes == 2 ? "one of the two nodes is" : "all nodes but one are",
-                p->pairing.one || w->nodes == 2 || w->size == w->nodes
-                    ? ""
-                    : "; if GPUs share a NIC, --schedule one finds a slow path");
+                "the others; try: --min-gbps with 0.9 x the rate of a NIC (--min-gbps 45 for 400 Gbit/s)\n",
+                w->nodes == 2 ? "one of the two nodes is" : "all nodes but one are");
     else if (w->size == 2 && p->n_causes == 0)
         fputs(
             "# one pair of ranks: there are no other links to compare it with; try: --min-gbps with 0.9 x the expected "
             "rate\n",
             p->session.out);
+}
+
+/* Prints how many links, ranks and nodes are slow. */
+static void print_counts(const struct p2p *p, const char *limits)
+{
+    const int links = p->n_slow[BB_LINK_PAIR], ranks = p->n_slow[BB_LINK_RANK], nodes = p->n_slow[BB_LINK_NODE];
+    FILE *out = p->session.out;
+
+    fprintf(out, "# %d slow link%s %s", links, bb_plural(links), limits);
+    if (p->n_matrices > 1)
+        fprintf(out, " in %d matrices, where bandwidth in one direction has two links per pair", p->n_matrices);
+    if (ranks > 0)
+        fprintf(out, ", among them all links between nodes, or all inside the node, of %d rank%s", ranks,
+                bb_plural(ranks));
+    if (nodes > 0)
+        fprintf(out, " and %d node%s", nodes, bb_plural(nodes));
+    fputc('\n', out);
 }
 
 /* Prints the slow links and their causes, or that there are none. */
@@ -829,15 +851,11 @@ static void print_links(const struct p2p *p)
              p->options.slow, p->options.min_gbps);
     if (p->n_slow[BB_LINK_PAIR] + p->n_slow[BB_LINK_RANK] + p->n_slow[BB_LINK_NODE] == 0)
         fprintf(p->session.out, "# no slow link %s%s\n", limits,
-                p->session.world.nodes < p->session.world.size ? " in NCCL messages; copies: busbar bench copy" : "");
+                p->session.world.nodes < p->session.world.size
+                    ? " in messages of NCCL; for copies between GPUs of a node, try: busbar bench copy"
+                    : "");
     else
-        fprintf(
-            p->session.out,
-            "# slow: %d link%s%s; all links inside the node, or all between nodes, are slow: %d rank%s, %d node%s %s\n",
-            p->n_slow[BB_LINK_PAIR], bb_plural(p->n_slow[BB_LINK_PAIR]),
-            p->n_matrices > 1 ? ", counted in every matrix of --full (bandwidth in one direction: twice per pair)" : "",
-            p->n_slow[BB_LINK_RANK], bb_plural(p->n_slow[BB_LINK_RANK]), p->n_slow[BB_LINK_NODE],
-            bb_plural(p->n_slow[BB_LINK_NODE]), limits);
+        print_counts(p, limits);
     if (p->options.min_gbps == 0)
         print_limits(p);
     print_causes(p);
@@ -964,7 +982,7 @@ static int run_p2p(struct p2p *p, int argc, char **argv)
     TRY(bb_session_open_results(&p->session, &head, &bb_bench_p2p_set, &p->options));
     print_head(p);
     TRY(measure_rounds(p));
-    for (int i = 0; i < p->n_matrices && !p->pairing.one; i++)
+    for (int i = 0; i < p->n_matrices && p->session.world.size >= 4 && !p->pairing.one; i++)
         TRY(confirm_slow_links(p, &p->matrices[i]));
     if (p->session.world.rank == 0)
         TRY(report_links(p));

@@ -188,20 +188,31 @@ struct suspect {
 };
 struct suspects {
     const struct bb_link_outliers *of;
-    bool *known; /* [ranks][ranks] pairs that were listed before */
+    bool loaded[2]; /* of links between nodes, and of those inside: other pairs of a round slow them down */
+    bool *known;    /* [ranks][ranks] pairs that were listed before */
     struct suspect *list;
     int n;
 };
 
-static void add_suspect(void *arg, const struct bb_slow_link *link)
+/* Lists the slow links of a class and, if it is loaded, all links that are slow relative to its fastest one, which no
+ * other pair slowed down. */
+static void list_suspects(struct suspects *s, bool same_node)
 {
-    struct suspects *s = arg;
+    const struct bb_link_outliers *l = s->of;
+    struct class c = class_of(l, same_node);
 
-    if (link->level != BB_LINK_PAIR || s->known[link->from * s->of->ranks + link->to])
-        return;
-    BB_GROW(s->list, s->n);
-    s->list[s->n++] = (struct suspect){*link, rate(s->of, link)};
-    s->known[link->from * s->of->ranks + link->to] = true;
+    for (size_t i = 0; i < c.n; i++) {
+        const struct bb_slow_link *link = &c.links[i];
+        bool *known = &s->known[link->from * l->ranks + link->to];
+
+        if (*known ||
+            !(is_slow(l, link) || (s->loaded[same_node] && relative(l, link->value, fastest(l, &c, 0)) < l->factor)))
+            continue;
+        BB_GROW(s->list, s->n);
+        s->list[s->n++] = (struct suspect){*link, rate(l, link)};
+        *known = true;
+    }
+    release_class(&c);
 }
 
 static int compare_rates(const void *a, const void *b)
@@ -209,6 +220,34 @@ static int compare_rates(const void *a, const void *b)
     const double x = ((const struct suspect *)a)->rate, y = ((const struct suspect *)b)->rate;
 
     return (x > y) - (x < y);
+}
+
+/* Links of a class that are measured alone to find out whether the class is loaded. */
+enum { PROBES = 8 };
+
+/* Measures some links of a class alone, at equal distances in the order of their values. The class is loaded if one of
+ * them was slow only while other pairs ran: then most values of the class, and their median, may be too low. */
+static int probe_load(struct suspects *s, bool same_node, bb_confirm_fn *fn, void *arg)
+{
+    const struct bb_link_outliers *l = s->of;
+    struct class c = class_of(l, same_node);
+    const size_t probes = MIN(c.n, PROBES);
+    struct suspect *all;
+    int rc = 0;
+
+    BB_NEW(all, c.n + 1);
+    for (size_t i = 0; i < c.n; i++)
+        all[i] = (struct suspect){c.links[i], rate(l, &c.links[i])};
+    qsort(all, c.n, sizeof *all, compare_rates);
+    for (size_t i = 0; i < probes && rc == 0; i++) {
+        const struct bb_slow_link *link = &all[(2 * i + 1) * c.n / (2 * probes)].link;
+
+        rc = fn(arg, link->from, link->to, true);
+        s->loaded[same_node] |= relative(l, link->value, l->value[link->from * l->ranks + link->to]) < l->factor;
+    }
+    free(all);
+    release_class(&c);
+    return rc;
 }
 
 int bb_link_outliers_confirm(const struct bb_link_outliers *l, int per_rank, bb_confirm_fn *fn, void *arg,
@@ -220,9 +259,12 @@ int bb_link_outliers_confirm(const struct bb_link_outliers *l, int per_rank, bb_
     *suspected = *alone = 0;
     BB_NEW(measured, l->ranks);
     BB_NEW(s.known, (size_t)l->ranks * (size_t)l->ranks);
+    for (int same = 0; same < 2 && rc == 0; same++)
+        rc = probe_load(&s, same, fn, arg);
     do {
         s.n = 0;
-        bb_link_outliers_slow(l, add_suspect, &s);
+        for (int same = 0; same < 2 && rc == 0; same++)
+            list_suspects(&s, same);
         if (s.n > 0)
             qsort(s.list, (size_t)s.n, sizeof *s.list, compare_rates);
         for (int i = 0; i < s.n && rc == 0; i++) {

@@ -67,11 +67,13 @@ void bb_link_outliers_slow(const struct bb_link_outliers *l, bb_slow_fn *fn, voi
 /*
  * bb_link_outliers_confirm - have each slow pair measured again alone, slowest relative to its class first. The better
  * values raise the median that links are compared with, so this is repeated until every slow pair was measured alone.
- *   per_rank   pairs of each rank that are measured, and thus at most per_rank x ranks in total
- *   fn(arg, from, to, alone)  called once for each slow pair. alone: true: stores the better value in l->value; false:
- *              the ranks have too many slow pairs, so the function stores NaN. A negative return value ends the search
- *   suspected  out: number of calls
- *   alone      out: number of calls with alone true
+ * First, up to 8 pairs of each class are measured alone. If one of them was slow only while other pairs ran, the class is
+ * loaded, and all pairs that are slow relative to its fastest pair are measured alone: the median of a loaded class is low.
+ *   per_rank   slow pairs of each rank that are measured, and thus at most per_rank x ranks in total
+ *   fn(arg, from, to, alone)  alone: true: measures the pair and stores the better value in l->value; false: the ranks have
+ *              too many slow pairs, so the function stores NaN. A negative return value ends the search
+ *   suspected  out: number of slow pairs
+ *   alone      out: of these, number of pairs that were measured alone
  *   Returns    0, or the negative return value of fn
  */
 typedef int bb_confirm_fn(void *arg, int from, int to, bool alone);

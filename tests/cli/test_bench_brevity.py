@@ -7,7 +7,7 @@ FEW = ("-n", 2, "--repeats", 2, "-w", 1)
 MODES = {"all_reduce": (("all_reduce", *FEW), "# data not verified (EMU_DATA=off) in 24 of 24 results; shortest time "),
          "alltoall": (("alltoall", *FEW), "# data not verified (EMU_DATA=off) in "),
          "all": (("all", *FEW), "# data not verified (EMU_DATA=off) in "),
-         "p2p": (("p2p", *FEW), "# no slow link (--slow 0.8) in NCCL messages; copies: busbar bench copy"),
+         "p2p": (("p2p", *FEW), "# no slow link (--slow 0.8) in messages of NCCL; for copies between GPUs of a node, try: busbar bench copy"),
          "comm": (("comm", "--repeats", 1, "--size", "8"), "# a communicator of 8 ranks costs "),
          "overlap": (("overlap", *FEW), "# 64 MiB: the CTA limit makes no difference: "),
          "compute": (("compute", *FEW), "# no slow rank; ")}

@@ -100,7 +100,7 @@ def test_reports_slow_links(busbar, tmp_path, one_far):
     assert [s["from"] for s in slow if s["level"] == "rank"] == [4]
     assert all(s["value"] == pytest.approx(1000 / message_us("inter", 1e6), rel=1e-3) for s in slow)
     assert all(s["median"] == pytest.approx(1000 / message_us("intra", 1e6), rel=1e-3) for s in slow)
-    assert "slow: rank 0" in text and "slow: all links inside a node of rank 4" in text and re.search(r"# slow: 20 links, counted in every matrix of --full \(bandwidth in one direction: twice per pair\); all links inside the node, or all between nodes, are slow: 1 rank, 0 nodes \(--slow 0\.8\)", text)
+    assert "slow: rank 0" in text and "slow: all links inside a node of rank 4" in text and "# 20 slow links (--slow 0.8) in 4 matrices, where bandwidth in one direction has two links per pair, among them all links between nodes, or all inside the node, of 1 rank\n" in text
     text = busbar.run(*args, "--slow", "0.1", "--metrics", "bandwidth", "-c", 0, ranks=5, env=one_far).stdout
     assert "# no slow link (--slow 0.1)" in text  # links at 0.2 x the median are above the threshold of 0.1
 
@@ -151,16 +151,47 @@ def test_names_the_cause_of_slow_links_first_and_last(busbar, tmp_path, nodes, s
         assert f"busbar: {name}" in done.stderr and run["reason"].startswith(name)
 
 
-def test_hint_names_the_schedule_that_finds_a_slow_path(busbar, tmp_path):
+def test_finds_a_slow_path_of_gpus_that_share_a_nic(busbar, tmp_path):
     """Two GPUs share a NIC: in a round of concurrent pairs each has half of it, as over the slow path alone."""
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps(json.loads((pathlib.Path(__file__).resolve().parents[2] / "profiles/clusters/a100-pcie-ib.json").read_text()) | {"gpus_per_node": 2, "nics_per_node": 1}))
     args = ("bench", "p2p", "--metrics", "bandwidth", "--direction", "one", "-n", 2, "--repeats", 2)
     env = {"EMU_NODES": "4", "EMU_CLUSTER": str(path), "EMU_DATA": "off", "EMU_SLOW": "link=node1-node3:0.5"}
-    rounds = busbar.run(*args, ranks=8, env=env).stdout
-    assert "# no slow link " in rounds and rounds.endswith("; if GPUs share a NIC, --schedule one finds a slow path\n")
-    alone = busbar.run(*args, "--schedule", "one", ranks=8, env=env).stdout
-    assert re.search(r"^# cause: path between \S+node1 and \S+node3: ", alone, re.M) and "share a NIC, --schedule one" not in alone
+    for schedule in "rounds", "one":
+        done = busbar.run(*args, "--schedule", schedule, ranks=8, env=env)
+        assert re.search(r"^# cause: path between \S+node1 and \S+node3: ", done.stdout, re.M), done.stdout
+
+
+@pytest.mark.parametrize("slow, ranks, value", [("link=leaf1:0.3", range(6, 12), 28.7), ("link=node4-nic0:0.5", [8], 24), ("", [], None)])
+def test_judges_links_that_share_uplinks_by_those_alone(busbar, tmp_path, slow, ranks, value):
+    """9 nodes of 2 GPUs at 3 leaf switches with 6 x 50 / 3 = 100 GB/s to the spine, with leaf1 at 0.3 of that. In a round most links have a
+    third of their rate. A link to another leaf of the ranks 6 to 11 is slow, or any link of rank 8."""
+    cluster, path = tmp_path / "c.json", tmp_path / "r.json"
+    cluster.write_text(json.dumps({"base": "h100-sxm-ib", "name": "c", "gpus_per_node": 2, "nics_per_node": 2,
+                                   "fabric": {"nodes_per_leaf": 3, "leaf_oversubscription": 3, "rails": False}}))
+    done = busbar.run("bench", "p2p", "--metrics", "bandwidth", "--direction", "one", "-n", 2, "--repeats", 2, "--max-slow", 0, "--json", path, ranks=18,
+                      env={"EMU_NODES": "9", "EMU_CLUSTER": str(cluster), "EMU_DATA": "off", "EMU_SLOW": slow})
+    assert done.returncode == (5 if slow else 0) and "not judged" not in done.stdout, done.stdout + done.stderr
+    def is_slow(a, b):
+        return a // 2 != b // 2 and (a in ranks or b in ranks) and (len(ranks) == 1 or a // 6 != b // 6)
+    pairs = {(s["from"], s["to"]): s["value"] for s in json.loads(path.read_text())["slow_links"] if s["level"] == "pair"}
+    assert set(pairs) == {(a, b) for a in range(18) for b in range(18) if is_slow(a, b)}
+    assert all(v == pytest.approx(value, rel=0.02) for v in pairs.values())
+
+
+def test_max_slow_fails_if_links_are_not_judged(busbar, tmp_path):
+    """36 nodes with a NIC each, at a leaf switch with uplinks for a twelfth: of each rank, 68 of 70 links share uplinks."""
+    cluster, path = tmp_path / "c.json", tmp_path / "r.json"
+    cluster.write_text(json.dumps({"base": "h100-sxm-ib", "name": "c", "gpus_per_node": 1, "nics_per_node": 1,
+                                   "fabric": {"nodes_per_leaf": 2, "leaf_oversubscription": 2, "rails": False}}))
+    args = ("bench", "p2p", "--metrics", "bandwidth", "--direction", "one", "-n", 1, "--repeats", 1, "--json", path)
+    env = {"EMU_NODES": "36", "EMU_CLUSTER": str(cluster), "EMU_DATA": "off"}
+    done = busbar.run(*args, "--max-slow", 0, ranks=36, env=env)
+    assert done.returncode == 5, done.stdout
+    left = int(re.search(r"--max-slow cannot be checked: (\d+) links not judged, which share NICs or uplinks with other pairs; try: --schedule one", done.stderr)[1])
+    run = json.loads(path.read_text())
+    assert left == sum(v is None for row in run["matrices"][0]["values"] for v in row) - 36 and 0 < left < 36 * 35
+    assert f": {left} links not judged, " in done.stdout and run["checks"][0]["status"] == "fail"
 
 
 def test_min_gbps_fails_if_all_links_are_equally_slow(busbar, tmp_path):
@@ -176,7 +207,7 @@ def test_min_gbps_fails_if_all_links_are_equally_slow(busbar, tmp_path):
     assert (cause["level"], cause["from"], cause["node"], cause["host"], cause["slow"]) == ("class", None, None, None, 8)
     done = busbar.run(*args, "--min-gbps", 500, ranks=4, env=env)  # within nodes, too: two causes
     assert re.findall(r"^# cause: all (\d) links (\S+)", done.stdout, re.M) == [("4", "inside"), ("8", "between")]
-    assert "(--slow 0.8, --min-gbps 500)\n" in done.stdout
+    assert "# 12 slow links (--slow 0.8, --min-gbps 500), among them all links " in done.stdout
 
 
 def test_min_gbps_applies_to_each_direction(busbar):
@@ -269,11 +300,12 @@ def test_corrupt_byte_of_the_last_timed_message_is_detected(busbar, tmp_path, ca
 
 
 def test_wrong_data_of_a_link_that_is_measured_again_is_reported(busbar):
-    """Rank 0 receives five messages in each of three rounds: two in each of two ping-pongs, and one that is timed. Its links with rank 1
-    are slow: message 20 is the last one of rank 1 alone."""
+    """Rank 0 receives five messages in each of three rounds: two in each of two ping-pongs, and one that is timed. Of the links
+    that show the load of the class, 0 to 1 and 0 to 2 have two messages to rank 0, and 2 to 0 has three. The links with rank 1 are slow:
+    then 0 to 1 has two again, and message 27 is the last one from rank 1 alone."""
     done = busbar.run("bench", "p2p", "--metrics", "bandwidth", "--direction", "one", "--bandwidth-sizes", "1M", "-w", 0, "-n", 1,
                       "--repeats", 1, ranks=4, env={"EMU_NODES": "4", "EMU_CLUSTER": "h100-sxm-ib", "EMU_SLOW": "link=node1-nic0:0.3",
-                                                    "EMU_FAULT": "corrupt:rank=0,call=20,name=ncclRecv"})
+                                                    "EMU_FAULT": "corrupt:rank=0,call=27,name=ncclRecv"})
     assert done.returncode == 3 and re.search(r"wrong data: 1 element of 1 MiB from rank 1 \(\S+\) to rank 0 ", done.stderr), done.stderr
 
 

@@ -516,6 +516,7 @@ static void sorts_links_from_the_worst(void **state)
 
 struct confirmed {
     double *value, alone_value;
+    int slow_rank; /* if above 0, its links have half of alone_value */
     int alone, others, taken[RANKS];
 };
 
@@ -529,7 +530,9 @@ static int confirm(void *arg, int from, int to, bool alone)
     c->others += !alone;
     c->taken[from] += alone;
     c->taken[to] += alone;
-    *cell = alone ? fmax(*cell, c->alone_value) : NAN;
+    *cell = alone ? fmax(*cell,
+                         c->alone_value * (c->slow_rank > 0 && (from == c->slow_rank || to == c->slow_rank) ? 0.5 : 1))
+                  : NAN;
     return 0;
 }
 
@@ -546,8 +549,8 @@ static void measures_the_slowest_links_of_each_rank(void **state)
         value[i] = 100 - i % 13;
     assert_int_equal(bb_link_outliers_confirm(&l, 2, confirm, &c, &suspected, &alone), 0);
     assert_int_equal(suspected, RANKS * (RANKS - 1));
-    assert_int_equal(alone, c.alone);
-    assert_int_equal(c.alone + c.others, suspected);
+    assert_int_equal(c.alone, alone + 8); /* 8 links show whether the class is loaded */
+    assert_int_equal(alone + c.others, suspected);
     assert_in_range(alone, RANKS, 2 * RANKS);
     for (int r = 0; r < RANKS; r++)
         assert_true(c.taken[r] >= 2);
@@ -559,7 +562,8 @@ static void measures_the_slowest_links_of_each_rank(void **state)
 }
 
 /* Ranks 0 to 3 and 4 to 7 are on two leaf switches, whose uplink carries 28 GB/s: in a round, a link between them has half
- * or a quarter of it. The links with a quarter are measured first; then those with half are slow in comparison. */
+ * or a quarter of it. The class is loaded, so all of these links are measured alone: 5 of the 8 links, at equal distances
+ * among 56, that show the load, and then 32 - 5. */
 static void links_are_slow_only_if_measured_alone(void **state)
 {
     double value[RANKS * RANKS];
@@ -574,11 +578,34 @@ static void links_are_slow_only_if_measured_alone(void **state)
             value[a * RANKS + b] = a == b ? NAN : a / 4 == b / 4 ? 35 : (a + b) % 2 ? 7 : 14;
     }
     assert_int_equal(bb_link_outliers_confirm(&l, RANKS, confirm, &c, &suspected, &alone), 0);
-    assert_int_equal(alone, 32);
-    assert_int_equal(suspected, 32);
+    assert_int_equal(alone, 32 - 5);
+    assert_int_equal(suspected, 32 - 5);
     count_links(&l, &slow, &all);
     assert_int_equal(slow, 0);
     assert_int_equal(all, RANKS * (RANKS - 1));
+}
+
+/* In a round, all links have the value that those of a rank with half of the rate have alone. */
+static void finds_a_slow_rank_that_is_no_slower_than_loaded_links(void **state)
+{
+    double value[RANKS * RANKS];
+    int node_of[RANKS], slow, all, suspected, alone;
+    const struct bb_link_outliers l = {RANKS, value, node_of, false, true, 0.8, 0, NULL};
+    struct confirmed c = {.value = value, .alone_value = 48, .slow_rank = 5};
+    struct seen seen = {.n = 0};
+
+    (void)state;
+    for (int i = 0; i < RANKS * RANKS; i++) {
+        node_of[i / RANKS] = i / RANKS;
+        value[i] = i / RANKS == i % RANKS ? NAN : 24;
+    }
+    assert_int_equal(bb_link_outliers_confirm(&l, RANKS * RANKS, confirm, &c, &suspected, &alone), 0);
+    assert_int_equal(alone, suspected);
+    count_links(&l, &slow, &all);
+    assert_int_equal(slow, 2 * (RANKS - 1));
+    bb_link_outliers_causes(&l, keep_cause, &seen);
+    assert_int_equal(seen.n, 1);
+    assert_true(seen.link[0].level == BB_LINK_RANK && seen.link[0].from == 5);
 }
 
 int main(void)
@@ -604,6 +631,7 @@ int main(void)
         cmocka_unit_test(sorts_links_from_the_worst),
         cmocka_unit_test(measures_the_slowest_links_of_each_rank),
         cmocka_unit_test(links_are_slow_only_if_measured_alone),
+        cmocka_unit_test(finds_a_slow_rank_that_is_no_slower_than_loaded_links),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -36,10 +36,11 @@ static double add_node(const struct rounds *r, struct bb_at_once *range, int nod
     for (int k = 0; k < r->rounds; k++) {
         const int at = k * r->nodes + node, other = r->partner[at];
         const int sign = other >= range->first && other < node ? -1 : 1;
+        const double ratio = other < 0 ? NAN : r->ratio[sign < 0 ? k * r->nodes + other : at];
 
-        if (other >= 0 && r->ratio[at] < r->limit)
+        if (ratio < r->limit)
             slow[k] += sign;
-        else if (other >= 0 && r->ratio[at] >= r->limit)
+        else if (ratio >= r->limit)
             fast[k] += sign;
         range->slow += slow[k];
         score += slow[k] > 0 ? slow[k] - fast[k] : -0.25 * fast[k];

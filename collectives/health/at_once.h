@@ -19,7 +19,7 @@ struct bb_at_once {
  * partner. Of their pairs with other nodes in a round, which share the link, the slow ones count for them and the others
  * against them. If all are fast, there may be too few of them in this round, and they count a quarter.
  *   partner  [rounds][nodes] the partner of each node; -1: none
- *   ratio    [rounds][nodes] value of each pair / its expectation, at both ends; NaN: the pair does not count
+ *   ratio    [rounds][nodes] value of each pair / its expectation, at both ends; NaN: the pair does not count for this end
  *   limit    a pair is slow below this ratio
  *   leaf     number of nodes of a leaf switch, which the range has in full; 1: unknown
  */

@@ -709,6 +709,18 @@ static bool is_inside(const struct pairs *p, int a, int b)
     return p->has_domains && is_same_domain(p->h, a, b);
 }
 
+/* Returns the share of its rate that a node gets from the uplinks of its leaf or pod, alone or while the others run. */
+static double share_of_group(const struct pairs *p, const int *partner, int node, const struct bb_health_tier *tier,
+                             bool alone)
+{
+    const int size = tier->nodes, group = node / size;
+    int leaving = 0;
+
+    for (int n = group * size; n < MIN((group + 1) * size, p->h->nodes) && !alone; n++)
+        leaving += partner[n] >= 0 && partner[n] / size != group && !is_inside(p, n, partner[n]);
+    return fmin(1, size / (MAX(1, leaving) * tier->oversubscription));
+}
+
 /* Returns the share of its rate that a pair gets from oversubscribed leaves and pods, alone or while the others run. Pairs in an
  * NVLink domain do not use uplinks. */
 static double share_of(const struct pairs *p, const int *partner, int node, bool alone)
@@ -716,17 +728,12 @@ static double share_of(const struct pairs *p, const int *partner, int node, bool
     const struct bb_health *h = p->h;
     double share = 1;
 
-    for (size_t tier = 0; tier < sizeof h->tiers / sizeof *h->tiers && !is_inside(p, node, partner[node]); tier++) {
-        const int size = h->tiers[tier].nodes;
+    for (size_t i = 0; i < sizeof h->tiers / sizeof *h->tiers && !is_inside(p, node, partner[node]); i++) {
+        const struct bb_health_tier *tier = &h->tiers[i];
 
-        for (int end = 0; end < 2 && size > 0 && node / size != partner[node] / size; end++) {
-            const int group = (end == 0 ? node : partner[node]) / size;
-            int leaving = 0;
-
-            for (int n = group * size; n < MIN((group + 1) * size, h->nodes); n++)
-                leaving += partner[n] >= 0 && partner[n] / size != group && !is_inside(p, n, partner[n]);
-            share = fmin(share, size / ((alone ? 1 : leaving) * h->tiers[tier].oversubscription));
-        }
+        if (tier->nodes > 0 && node / tier->nodes != partner[node] / tier->nodes)
+            share = fmin(share, fmin(share_of_group(p, partner, node, tier, alone),
+                                     share_of_group(p, partner, partner[node], tier, alone)));
     }
     return share;
 }
@@ -1365,6 +1372,31 @@ static void add_shared(struct pairs *p, enum bb_health_part part, double reached
         bb_health_add(p->h, &f);
 }
 
+/* Removes the ratios of fast pairs that do not show whether the leaf of the node is slow: other uplinks leave them no more than the
+ * fastest slow pair of the leaf would reach with their number of pairs. */
+static void drop_limited_pairs(const struct pairs *p, double *ratio)
+{
+    const struct bb_health_tier *tier = &p->h->tiers[0];
+    const int nodes = p->h->nodes, size = tier->nodes > 0 ? tier->nodes : nodes;
+    double *slow; /* of each leaf; 0: none */
+
+    BB_NEW(slow, nodes / size + 1);
+    for (int second = 0; second < 2; second++) /* with the slow pairs of all leaves */
+        for (int i = 0; i < p->rounds * nodes; i++) {
+            const int a = i % nodes, *partner = p->partner + i - a;
+
+            if (partner[a] < 0 || partner[a] / size == a / size)
+                continue;
+            if (ratio[i] < SLOW_AT_ONCE)
+                slow[a / size] = fmax(slow[a / size], ratio[i]);
+            else if (second && slow[a / size] > 0 &&
+                     BB_HEALTH_OUTLIER * ratio[i] * share_of(p, partner, a, false) <=
+                         slow[a / size] * share_of_group(p, partner, a, tier, false))
+                ratio[i] = NAN;
+        }
+    free(slow);
+}
+
 /* Finds the leaf whose nodes are fast with each other: of its pairs with other nodes at least three and three quarters are slow, of up
  * to four all, they are two thirds of all slow ones, and three quarters of them are about as slow as the others of their round,
  * which share the uplinks. */
@@ -1376,6 +1408,7 @@ static void find_leaf(struct pairs *p)
 
     BB_NEW(ratio, (size_t)p->rounds * (size_t)p->h->nodes);
     ratios_at_once(p, ratio, &n);
+    drop_limited_pairs(p, ratio);
     p->leaf = bb_at_once_find(p->partner, ratio, p->rounds, p->h->nodes, SLOW_AT_ONCE, MAX(1, p->h->tiers[0].nodes));
     is_half = 2 * (p->leaf.last - p->leaf.first + 1) >= p->n; /* then all pairs of the other half leave theirs, too */
     if (p->leaf.slow >= 3 && p->leaf.slow >= 3 * p->leaf.fast && (p->leaf.slow > 3 || p->leaf.fast == 0) &&

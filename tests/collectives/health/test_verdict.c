@@ -718,6 +718,32 @@ static void test_slow_leaf_of_oversubscribed_ones_is_named(void **state)
     }
 }
 
+/* With leaves of three nodes at 3:1, 8 of the 18 pairs of a leaf are limited by three pairs of another leaf. */
+static void test_slightly_slow_leaf_of_oversubscribed_ones_is_named(void **state)
+{
+    static const double parts[] = {0.5, 0.6, 0.7, 0.78, 0.85, 0.9, 1};
+
+    (void)state;
+    for (size_t i = 0; i < 3 * ROWS(parts); i++) {
+        const double part = parts[i / 3];
+        struct machine m = machine_of(9, 0.002, i);
+        const struct bb_health_finding *f;
+
+        m.h.every_pair = true;
+        m.leaves = m.leaf_nodes = 3;
+        m.leaf = (int)(3 * (i % 3));
+        m.leaf_uplinks = 1;
+        m.uplinks = part;
+        m.h.tiers[0] = (struct bb_health_tier){3, 3};
+        run(&m);
+        f = find(&m, BB_HEALTH_A_LEAF, m.leaf, -1);
+        assert_int_equal(m.h.n, part < 1);
+        if (part < 1)
+            assert_true(f && f->other == m.leaf + 2 && f->level == (part < 0.8 ? BB_HEALTH_FAIL : BB_HEALTH_WARN));
+        bb_health_release(&m.h);
+    }
+}
+
 /* At 4:1, a leaf of two nodes hides a NIC at 0.6 from other leaves. */
 static void test_slow_nic_behind_an_oversubscribed_leaf_is_named(void **state)
 {
@@ -1158,6 +1184,7 @@ int main(void)
         cmocka_unit_test(test_oversubscribed_leaves_are_expected),
         cmocka_unit_test(test_cut_with_the_lowest_value_counts_unless_one_is_slow),
         cmocka_unit_test(test_slow_leaf_of_oversubscribed_ones_is_named),
+        cmocka_unit_test(test_slightly_slow_leaf_of_oversubscribed_ones_is_named),
         cmocka_unit_test(test_slow_nic_behind_an_oversubscribed_leaf_is_named),
         cmocka_unit_test(test_fabric_that_is_slow_at_once_is_named),
         cmocka_unit_test(test_bisection_is_judged_without_pairs),

@@ -715,6 +715,17 @@ static void add_overlap(struct line *l, bool has_cluster)
              "--no-overlap: Megatron-LM overlaps reductions of gradients only with --overlap-grad-reduce");
 }
 
+/* Megatron-LM stores float copies of the logits, unless it gets --cross-entropy-loss-fusion. */
+static void add_loss(struct line *l)
+{
+    size_t at;
+
+    if (!is_megatron(l, true) || *translated_value(l, "--loss") || !bb_opts_find(l->set, 0, "loss", 4, &at))
+        return;
+    add_options(l, "--loss unfused", COMPANION);
+    add_note(l, "added", NULL, "--loss unfused: Megatron-LM fuses the loss only with --cross-entropy-loss-fusion");
+}
+
 static bool is_torchtitan(const struct line *l)
 {
     static const char *const sections[] = {"--training.",   "--parallelism.", "--activation_checkpoint.",
@@ -951,6 +962,7 @@ static void translate_line(struct line *l)
     }
     has_cluster = add_cluster(l);
     add_overlap(l, has_cluster);
+    add_loss(l);
     add_torchtitan(l, has_cluster);
     remove_gather(l);
 }

@@ -109,6 +109,7 @@ def translated(busbar, *words):
     return re.fullmatch("busbar: options of another tool; try: busbar (.*)", first)[1], [tuple(note.strip().split(": ", 1)) for note in notes]
 
 
+UNFUSED = ("added", "--loss unfused: Megatron-LM fuses the loss only with --cross-entropy-loss-fusion")
 NO_OVERLAP = ("added", "--no-overlap: Megatron-LM overlaps reductions of gradients only with --overlap-grad-reduce")
 
 
@@ -117,13 +118,13 @@ def test_a_command_line_of_megatron_is_translated_at_once(busbar):
     line, notes = translated(busbar, "plan", "transformer", *MEGATRON.split())
     assert line == ("plan transformer --model llama3_70b --ranks 64 --tp 8 --pp 4 --vpp 4 --dtype bfloat16 --dp-sync distributed --global-batch-size 128 "
                     "--micro-batch-size 1 --seq-length 8192 --sequence-parallel --recompute selective --lora-rank 16 --cluster h100-sxm-ib "
-                    "--no-overlap --software megatron")
+                    "--no-overlap --software megatron --loss unfused")
     assert notes == [("left out", "--swiglu --group-query-attention: the model file contains it"),
                      ("left out", "--lr: it does not change the communication of a step"),
-                     ("by hand", "--train-samples is --tokens (plan: samples times the sequence length) here (for example --tokens 1B)"), NO_OVERLAP]
+                     ("by hand", "--train-samples is --tokens (plan: samples times the sequence length) here (for example --tokens 1B)"), NO_OVERLAP, UNFUSED]
     assert busbar.run(*line.split(), "--quiet", emulated=False).returncode == 0
     assert translated(busbar, "plan", "transformer", *"--model llama3_70b --ranks 64 --pp 4 --num-layers-per-virtual-pipeline-stage 5".split()) == (
-        "plan transformer --model llama3_70b --ranks 64 --pp 4 --vpp 4 --no-overlap", [NO_OVERLAP])
+        "plan transformer --model llama3_70b --ranks 64 --pp 4 --vpp 4 --no-overlap --loss unfused", [NO_OVERLAP, UNFUSED])
 
 
 @pytest.mark.parametrize("typed", ["--overlap-grad-reduce", "--overlap-grad-reduce --overlap-param-gather", "--use-megatron-fsdp"])
@@ -135,7 +136,8 @@ def test_megatron_overlaps_gradients_only_with_its_option(busbar, typed):
 @pytest.mark.parametrize("shards", ["", "--use-distributed-optimizer", "--zero-stage 0", "--zero-stage 1", "--zero-stage 2", "--zero-stage 3", "--deepspeed --zero-stage 3",
                                     "--dp-sync=zero3", "--data-parallel-sharding-strategy optim", "--data-parallel-sharding-strategy optim_grads",
                                     "--data-parallel-sharding-strategy optim_grads_params", "--use-megatron-fsdp", "--use-torch-fsdp2"])
-@pytest.mark.parametrize("others", ["", "--software torch", "--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2", "--tensor-model-parallel-size 2"])
+@pytest.mark.parametrize("others", ["", "--software torch", "--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2", "--tensor-model-parallel-size 2",
+                                    "--cross-entropy-loss-fusion"])
 def test_what_a_line_of_megatron_gets_is_accepted(busbar, shards, others):
     """--no-overlap requires a mode that reduces gradients once, after the backward pass."""
     for cluster in ("", "--cluster a100-sxm-ib")[bool("--software" in others):]:
@@ -143,6 +145,7 @@ def test_what_a_line_of_megatron_gets_is_accepted(busbar, shards, others):
         done = busbar.run(*line.split(), "--quiet", emulated=False)
         assert done.returncode == 0 and not any(head == "by hand" for head, _ in notes), (line, done.stderr)
         assert ("--no-overlap" in line) == (not re.search("zero[23]", line)), line
+        assert ("--loss fused" in line, "--loss unfused" in line) == ("fusion" in others, "fusion" not in others), line
 
 
 GPT = "--num-layers 4 --hidden-size 512 --num-attention-heads 8 --vocab-size 50257 --max-position-embeddings 1024 --seq-length 256"
@@ -191,7 +194,7 @@ def test_each_model_option_of_megatron_is_a_key_of_the_file(busbar, tmp_path, ty
     a multiple of 128 tp. What is proposed works when typed."""
     line, notes = translated(busbar, "plan", "transformer", *GPT.split(), "--ranks", 8, *typed.split())
     model = json.loads(notes[0][1])
-    assert notes[0][0] == "the model is a file, config.json" and notes[1:] == [NO_OVERLAP]
+    assert notes[0][0] == "the model is a file, config.json" and notes[1:] == [NO_OVERLAP, UNFUSED]
     assert model == {**model, **keys, "model_type": "megatron_gpt", "num_hidden_layers": 4, "hidden_size": 512, "num_attention_heads": 8}
     (tmp_path / "config.json").write_text(notes[0][1])
     run = busbar.run(*line.split(), cwd=tmp_path, emulated=False)
@@ -253,7 +256,7 @@ def test_a_translated_line_has_only_options_of_the_command(busbar, command, type
 
 
 SHARDS = "--world-size 64 --parallelism.tensor_parallel_degree 8"
-LATE = " --no-overlap"  # any option that only Megatron-LM has
+LATE = " --no-overlap --loss unfused"  # any option that only Megatron-LM has
 FSDP = " --dp-sync zero3"  # torchtitan's default
 ADDED_FSDP = ("added", "--dp-sync zero3: torchtitan shards over all other ranks without data_parallel_shard_degree")
 STATES = "--use-precision-aware-optimizer has 4 bytes per state; states of 16 bits: --optimizer adam-bf16"
@@ -292,8 +295,8 @@ STATES = "--use-precision-aware-optimizer has 4 bytes per state; states of 16 bi
     ("--tp-size 2 --cuda-graph-impl none --cuda-graph-scope attn", "--tp 2", [("left out", "--cuda-graph-impl --cuda-graph-scope: it is switched off")]),
     ("--enable-cuda-graph --external-cuda-graph --bf16", "--graph --dtype bfloat16 --cluster h100-sxm-ib",
      [("added", "--cluster h100-sxm-ib, an example (busbar list clusters), which --graph requires")]),
-    ("--use-distributed-optimizer --overlap-grad-reduce --use-megatron-fsdp", "--dp-sync zero3",
-     [("left out", "--overlap-grad-reduce: gradients are reduced during the backward pass unless --no-overlap is given")]),
+    ("--use-distributed-optimizer --overlap-grad-reduce --use-megatron-fsdp", "--dp-sync zero3 --loss unfused",
+     [("left out", "--overlap-grad-reduce: gradients are reduced during the backward pass unless --no-overlap is given"), UNFUSED]),
     ("--recompute-granularity full --recompute-method uniform --recompute-num-layers 4", "--recompute full" + LATE,
      [("left out", "--recompute-method: --recompute full alone is method uniform"),
       ("left out", "--recompute-num-layers: method uniform recomputes all layers, in units of this number")]),
@@ -304,16 +307,17 @@ STATES = "--use-precision-aware-optimizer has 4 bytes per state; states of 16 bi
      [("left out", "--recompute-method: --recompute full alone is method uniform"),
       ("left out", "--recompute-num-layers: method uniform recomputes all layers, in units of this number")])])
 def test_each_option_of_a_line_is_translated_or_has_its_reason(busbar, typed, line, notes):
-    assert translated(busbar, "plan", "transformer", *typed.split()) == (f"plan transformer {line}", notes + [NO_OVERLAP] * line.endswith(LATE))
+    assert translated(busbar, "plan", "transformer", *typed.split()) == (f"plan transformer {line}", notes + [NO_OVERLAP, UNFUSED] * line.endswith(LATE))
 
 
 ONE_GPU = """--num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 --max-position-embeddings 1024 --micro-batch-size 8
     --global-batch-size 64 --fp16 --lr 1e-4 --cluster h100-sxm-ib --ranks 1"""
 
 
-@pytest.mark.parametrize("removed,typed,added", [("", "", " --no-overlap --software megatron"), ("", "--train-iters 500000", " --no-overlap --software megatron"),
-                                                 ("--max-position-embeddings 1024", "--train-iters 500000", " --no-overlap --software megatron"),
-                                                 ("--max-position-embeddings 1024", "", ""), ("", "--overlap-grad-reduce", "")])
+@pytest.mark.parametrize("removed,typed,added", [("", "", " --no-overlap --software megatron --loss unfused"), ("", "--train-iters 500000", " --no-overlap --software megatron --loss unfused"),
+                                                 ("--max-position-embeddings 1024", "--train-iters 500000", " --no-overlap --software megatron --loss unfused"),
+                                                 ("--max-position-embeddings 1024", "", ""), ("", "--overlap-grad-reduce", " --loss unfused"), ("", "--overlap-grad-reduce --cross-entropy-loss-fusion", " --loss fused"),
+                                                 ("", "--cross-entropy-loss-fusion --cross-entropy-fusion-impl te", " --loss fused --no-overlap --software megatron")])
 def test_any_option_that_only_megatron_has_marks_its_script(busbar, removed, typed, added):
     line, _ = translated(busbar, "plan", "transformer", *ONE_GPU.replace(removed, "").split(), *typed.split())
     assert line.removesuffix(" --model config.json").endswith(f"--ranks 1{added}")
@@ -383,6 +387,16 @@ def test_a_line_of_torchtitan_has_its_defaults(busbar, typed, ours, note):
     line, notes = translated(busbar, "plan", *f"transformer --ranks 16 --training.seq_len 8192 {name}{typed} --cluster h100-sxm-ib".split())
     assert line == f"plan transformer --ranks 16 --seq-length 8192 {ours}" and note in notes
     assert "qwen" in typed or busbar.run(*line.split(), "--quiet", emulated=False).returncode == 0
+
+
+def test_a_line_of_megatron_without_loss_fusion_has_float_copies_of_the_logits(busbar):
+    """GPT-2 has 50257 tokens: a micro-batch of 8 x 1024 positions has 4 bytes more for each logit."""
+    memory = []
+    for fusion in ("", "--cross-entropy-loss-fusion"):
+        line, _ = translated(busbar, "plan", *f"transformer --model gpt2_small --ranks 8 --bf16 --micro-batch-size 8 --seq-length 1024 --swiglu {fusion}".split())
+        memory.append(json.loads(busbar.run(*line.split(), "--json", "-", emulated=False).stdout)["roles"][0]["training_memory_bytes"]["total"])
+    logits = 8 * 1024 * 50257
+    assert memory[0] - memory[1] == 4 * logits, memory
 
 
 LAUNCHED = [  # line of another tool, begin of the proposed command, what the user did not give

@@ -84,7 +84,7 @@ const struct bb_foreign_name bb_foreign_options[] = {
      "no-mmap-bin-files "
      "manual-gc manual-gc-interval loss-scale initial-loss-scale min-loss-scale loss-scale-window hysteresis "
      "attention-softmax-in-fp32 no-masked-softmax-fusion no-bias-gelu-fusion no-bias-swiglu-fusion "
-     "no-bias-dropout-fusion no-rope-fusion no-persist-layer-norm cross-entropy-loss-fusion use-cpu-initialization "
+     "no-bias-dropout-fusion no-rope-fusion no-persist-layer-norm cross-entropy-fusion-impl use-cpu-initialization "
      "local-rank finetune pretrained-checkpoint skip-train calculate-per-token-loss "
      "check-weight-hash-across-dp-replicas-interval profile profile-ranks profile-step-start profile-step-end "
      "use-pytorch-profiler deterministic-mode log-straggler disable-straggler-on-startup moe-z-loss-coeff "
@@ -170,6 +170,7 @@ const struct bb_foreign_name bb_foreign_options[] = {
     {"fp8-format fp8-hybrid fp8-e4m3 enable-float8-linear", "--fp8", "--fp8", NULL},
     {"fp8-recipe", "--gemm-precision", "--gemm-precision mxfp8", "delayed=fp8 tensorwise=fp8 blockwise=fp8"},
     {"fp4-format fp4-recipe", "--gemm-precision nvfp4", "--gemm-precision nvfp4", NULL},
+    {"cross-entropy-loss-fusion", "--loss fused", "--loss fused", NULL},
     {"use-flash-attn flash-attention flash-attn", "--attention fused", "--attention fused", NULL},
     {"attention-backend", "--attention", "--attention fused", "flash=fused local=unfused"},
     {"framework", "--software", "--software torch", "pytorch=torch megatron-lm=megatron torchtitan=torch-compile"},

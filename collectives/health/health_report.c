@@ -1046,7 +1046,7 @@ int bb_health_finish(const struct bb_health_report *r, int last)
         bb_health_print_summary(fields,
                                 &(struct bb_health_scope){r->tables ? "all" : r->options->only, r->options->from,
                                                           r->options->common.full, r->options->drain,
-                                                          r->options->rounds, lines_left(r, fields)},
+                                                          r->options->rounds, lines_left(r, fields), false},
                                 r->session->out);
         fflush(r->session->out);
     } else if (prints_only_drain(r)) {

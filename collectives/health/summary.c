@@ -147,7 +147,7 @@ static void print_paths(const json_t *paths, int nodes, int left, bool has_findi
         return;
     fprintf(out, "; pairs of nodes tested: %d of %d%s", tested, total,
             tested > 0 && !has_findings ? ", none slow" : "");
-    if (tested > 0 && tested < left * (left - 1) / 2)
+    if (tested > 0 && tested < left * (left - 1) / 2 && !scope->ended_early)
         fprintf(out, "; all: %s--rounds %d", no_pairs ? "--only pairs " : "", all);
     else if (tested > 0 && !no_pairs && scope->rounds > all)
         fprintf(out, "; %d round%s all, --rounds %d adds none", all, all == 1 ? " tests" : "s test", scope->rounds);
@@ -696,12 +696,12 @@ void bb_health_end_early(json_t *root, const json_t *rows)
     }
     bb_health_print_soak(root, soak_s, stdout);
     print_tables(root, rows, full);
-    bb_health_print_summary(root,
-                            &(struct bb_health_scope){*text_of(options, "only") ? text_of(options, "only") : "all",
-                                                      text_of(options, "from"), full,
-                                                      json_is_true(json_object_get(options, "drain")),
-                                                      (int)json_integer_value(json_object_get(options, "rounds")), 0},
-                            stdout);
+    bb_health_print_summary(
+        root,
+        &(struct bb_health_scope){*text_of(options, "only") ? text_of(options, "only") : "all",
+                                  text_of(options, "from"), full, json_is_true(json_object_get(options, "drain")),
+                                  (int)json_integer_value(json_object_get(options, "rounds")), 0, true},
+        stdout);
     print_rest(root, rows, true);
     print_rest(root, rows, false);
     print_continuation(root, stage);

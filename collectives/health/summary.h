@@ -15,9 +15,10 @@
 struct bb_health_scope {
     const char *only, *from; /* values of --only ("all" is its default) and --from (NULL or "": not given) */
     bool full;               /* print all findings */
-    bool drain; /* also a line for scontrol for each node that fails, which the administrator may execute */
-    int rounds; /* value of --rounds; 0: not given */
-    int lines;  /* of the screen that are left for findings; a few are printed anyway */
+    bool drain;       /* also a line for scontrol for each node that fails, which the administrator may execute */
+    int rounds;       /* value of --rounds; 0: not given */
+    int lines;        /* of the screen that are left for findings; a few are printed anyway */
+    bool ended_early; /* more rounds are no remedy for missing pairs */
 };
 
 /* bb_health_print_summary - print the findings, worst first, and the verdict. */

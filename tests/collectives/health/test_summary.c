@@ -27,7 +27,7 @@ static json_t *read_results(void)
 }
 
 /* Returns the report of a run that has ended early. */
-static char *report(json_t *root)
+static char *report(json_t *root, const json_t *rows)
 {
     static char text[4096];
     FILE *file = tmpfile();
@@ -35,13 +35,29 @@ static char *report(json_t *root)
 
     fflush(stdout);
     dup2(fileno(file), STDOUT_FILENO);
-    bb_health_end_early(root, NULL);
+    bb_health_end_early(root, rows);
     dup2(out, STDOUT_FILENO);
     close(out);
     rewind(file);
     text[fread(text, 1, sizeof text - 1, file)] = '\0';
     fclose(file);
     return text;
+}
+
+/* Pairs are missing because the run ended. */
+static void test_run_that_ended_early_needs_no_more_rounds(void **state)
+{
+    json_t *root = read_results(), *rows = json_pack("[{s:s, s:i, s:i}]", "stage", "pairs", "node", 0, "partner", 3);
+    const char *text;
+
+    (void)state;
+    json_object_set_new(root, "lost_ranks", json_array());
+    json_object_set_new(root, "paths", json_pack("{s:i, s:i}", "tested", 0, "total", 6));
+    text = report(root, rows);
+    assert_non_null(strstr(text, "; pairs of nodes tested: 1 of 6"));
+    assert_null(strstr(text, "--rounds"));
+    json_decref(rows);
+    json_decref(root);
 }
 
 static void test_srun_excludes_failed_nodes(void **state)
@@ -53,7 +69,7 @@ static void test_srun_excludes_failed_nodes(void **state)
     unsetenv("OMPI_COMM_WORLD_SIZE");
     unsetenv("MPI_LOCALNRANKS");
     setenv("SLURM_PROCID", "0", 1);
-    text = report(root);
+    text = report(root, NULL);
     assert_int_equal(strncmp(text, "fail    pairs     b: rank 2 and 1 more were lost in stage pairs\n", 61), 0);
     assert_non_null(strstr(text,
                            "# continue: srun --exclude=b,c -N 2 -n 4 busbar health --only all '--json=a b.2.json' "
@@ -67,7 +83,7 @@ static char *report_of(json_t *root, const char *line, bool lost)
     json_object_set_new(root, "reason", json_string(line));
     if (!lost)
         json_object_del(root, "lost_ranks");
-    return report(root);
+    return report(root, NULL);
 }
 
 static void test_rank_whose_call_fails_fails_its_node(void **state)
@@ -186,7 +202,8 @@ static void test_reason_of_a_drained_node_has_a_limit(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_srun_excludes_failed_nodes),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_run_that_ended_early_needs_no_more_rounds),
+                                       cmocka_unit_test(test_srun_excludes_failed_nodes),
                                        cmocka_unit_test(test_rank_whose_call_fails_fails_its_node),
                                        cmocka_unit_test(test_long_reason_is_cut_at_a_word),
                                        cmocka_unit_test(test_reason_of_a_drained_node_has_a_limit),

@@ -313,7 +313,7 @@ static json_t *missing_hosts(const struct bb_health_report *r)
  * whole". Returns the number of nodes of the first one in the baseline; 0: none. */
 static int other_nodes(const struct bb_health_report *r, int nodes, char text[64])
 {
-    const char *stages[BB_HEALTH_TESTS];
+    const char *stages[BB_HEALTH_TESTS] = {NULL};
     int first = 0, n = 0, used = 0;
 
     *text = '\0';

@@ -99,7 +99,7 @@ static void find_references(struct series *s)
     double median;
 
     for (size_t i = 0; i < count_gpus(s->h); i++) {
-        double values[FIRST];
+        double values[FIRST] = {NAN};
 
         for (int round = 0; round < n; round++)
             values[round] = s->first[round][i];

@@ -571,7 +571,7 @@ static bool is_slow_node(const struct bb_world *w, const struct slow_list *list,
 /* Prints a node whose ranks are all in the list. */
 static void print_slow_node(const struct bb_world *w, const struct slow_list *list, int node, FILE *out)
 {
-    const struct slow_rank *least = NULL, *most = NULL;
+    const struct slow_rank *least = list->ranks, *most = list->ranks;
     size_t n = 0;
 
     for (size_t i = 0; i < list->n; i++)

@@ -145,6 +145,7 @@ char *bb_json_restrictions(const json_t *environment, const char *operation)
     const bool emulated =
         environment ? json_object_get(environment, "EMU_TWINS") != NULL : bb_environment_is_emulated();
     const struct bb_restriction *r;
+    const char *host_id;
     char *text = NULL;
 
     for (size_t i = 0; (r = bb_environment_restriction_at(i)) != NULL; i++) {
@@ -155,6 +156,14 @@ char *bb_json_restrictions(const json_t *environment, const char *operation)
             (operation && !(r->choice && concerns(value, operation))))
             continue;
         text = bb_format("%s%s$%s=%s", before ? before : "", before ? ", " : "", r->name, value);
+        free(before);
+    }
+    host_id = environment ? json_string_value(json_object_get(environment, "NCCL_HOSTID")) : getenv("NCCL_HOSTID");
+    if (text && host_id && strncmp(host_id, "busbar-", 7) == 0) { /* bb_comms_share_gpu_env */
+        char *before = text;
+
+        text =
+            bb_format("%s (set by busbar, unless set before, for ranks that share a GPU or use MIG instances)", before);
         free(before);
     }
     return text;

@@ -164,7 +164,8 @@ int bb_json_save(const char *path, const char *what, json_t *root, int decimals)
 /* bb_json_environment - return the environment variables that result files record (environment.h). */
 json_t *bb_json_environment(void);
 /* bb_json_restrictions - return the variables of an environment that can lower the bandwidth, "$NCCL_ALGO=Tree,
- * $NCCL_P2P_DISABLE=1", which the caller frees; NULL: there is none. environment: as recorded; NULL: that of this process.
+ * $NCCL_P2P_DISABLE=1", which the caller frees; NULL: there is none. Names busbar if it set variables for ranks that share a
+ * GPU or use MIG instances. environment: as recorded; NULL: that of this process.
  * operation: only those that restrict the choice of algorithm and protocol of this operation, all_reduce for example. */
 char *bb_json_restrictions(const json_t *environment, const char *operation);
 

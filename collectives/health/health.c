@@ -627,7 +627,7 @@ static int check_ranks_per_node(const struct run *r, const int *n)
     return rc;
 }
 
-/* Prints why the ranks have no GPUs of their own: with MIG instances they count as shared, whether they are of one GPU or not. */
+/* Prints why the ranks have no whole GPUs of their own: they share one, or have MIG instances of one GPU or of several. */
 static int reject_shared_gpu(const struct run *r)
 {
     const struct bb_session *s = &r->session;
@@ -686,7 +686,7 @@ static int make_nodes(struct run *r)
         r->gpu_of[rank] = n[w->node_of[rank]]++;
     }
     rc = check_ranks_per_node(r, n);
-    if (rc == 0 && r->session.shared_gpu)
+    if (rc == 0 && (r->session.shared_gpu || r->session.share_env_set))
         rc = reject_shared_gpu(r);
     r->health.nodes = w->nodes;
     r->health.gpus = n[0];

@@ -128,8 +128,8 @@ bool bb_session_is_short(const struct bb_session *s, int node)
     return is_short;
 }
 
-/* Determines whether ranks share a GPU. If one rank has set NCCL's variables for shared GPUs, all ranks treat the
- * GPUs as shared. */
+/* Determines whether ranks share a GPU. If --share-gpu has set NCCL's variables for shared GPUs on one rank, all ranks treat
+ * the GPUs as shared. MIG instances of different GPUs are not. */
 static int resolve_sharing(struct bb_session *s)
 {
     struct bb_world *w = &s->world;
@@ -141,7 +141,7 @@ static int resolve_sharing(struct bb_session *s)
         bb_warn("each rank has its own GPU, but %s",
                 s->common->share_gpu ? "--share-gpu makes NCCL use sockets between them: omit --share-gpu"
                                      : "NCCL uses sockets between them, because they use MIG instances");
-    s->shared_gpu = s->shared_gpu || s->share_env_set;
+    s->shared_gpu = s->shared_gpu || (s->share_env_set && s->common->share_gpu);
 out:
     return rc;
 }

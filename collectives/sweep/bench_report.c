@@ -659,6 +659,8 @@ static const char *how_many(const struct bb_report *r, const struct verdict *v, 
     const char *what = r->thresholds[v->first].from ? "results" : "groups";
 
     text[0] = '\0';
+    if (r->session->shared_gpu)
+        return text;
     if (v->judged > 1 && v->failed)
         snprintf(text, 64, "; below in %d of %d %s", v->failed, v->judged, what);
     else if (v->judged > 1)
@@ -721,7 +723,7 @@ static const char *limits_option(const struct bb_report *r)
     return r->options->min_of_expected ? "--min-of-expected" : "--min-busbw";
 }
 
-enum { SHORTFALL_TEXT = 512 };
+enum { SHORTFALL_TEXT = 768 };
 
 /* Writes to text why a criterion is not met. Returns text. */
 static const char *shortfall_text(const struct bb_report *r, const struct verdict *v, char text[SHORTFALL_TEXT])
@@ -860,8 +862,12 @@ static void print_criteria(const struct bb_report *r)
             continue;
         snprintf(found, sizeof found, "%.*g GB/s", digits, v.busbw_gbps);
         fprintf(r->out, "# Bus bandwidth, %s %s: %s, required %.*g: %s%s%s\n", bb_colls[r->coll].name,
-                bb_busbw_threshold_text(t, size), isfinite(v.busbw_gbps) ? found : "no result to judge", digits,
-                t->gbps, v.failed ? "FAILED" : "OK", v.failed ? where(r, &v, place) : "", how_many(r, &v, count));
+                bb_busbw_threshold_text(t, size),
+                isfinite(v.busbw_gbps)   ? found
+                : r->session->shared_gpu ? "not judged, because ranks share a GPU"
+                                         : "no result to judge",
+                digits, t->gbps, v.failed ? "FAILED" : "OK", v.failed ? where(r, &v, place) : "",
+                how_many(r, &v, count));
     }
 }
 
@@ -1036,7 +1042,9 @@ static void print_of_expected(const struct bb_report *r, double median)
                 r->one_line ? "not compared" : "\"-\"", expected_source(r), r->expected->missing,
                 r->expected->first_missing);
     if (r->n_ratios == 0)
-        fprintf(r->out, "# expected by %s: no result of 1 MiB or more to compare\n", expected_source(r));
+        fprintf(r->out, "# expected by %s: %s\n", expected_source(r),
+                r->session->shared_gpu ? "not compared, because ranks share a GPU"
+                                       : "no result of 1 MiB or more to compare");
     else
         fprintf(r->out,
                 "# reached: %.0f %% of the expected bus bandwidth (median of %zu results of 1 MiB or more), lowest "

@@ -117,6 +117,27 @@ def test_mig_instances_of_one_gpu_count_as_shared_gpu(busbar, tmp_path):
     assert len({device["uuid"] for device in run["devices"]}) == 2 and run["shared_gpu"] is True
 
 
+def test_mig_instances_of_two_gpus_do_not_share_one(busbar, tmp_path):
+    """Their results are compared. busbar made NCCL use sockets between them, which are slower than NVLink."""
+    path, (first, second) = tmp_path / "r.json", uuids_of(busbar, 2)
+    visible = f"MIG-$(if [ {LOCAL} = 0 ]; then echo {first}; else echo {second}; fi)/1/0"
+    program = f"CUDA_VISIBLE_DEVICES={visible} exec {busbar.build}/busbar-emulated bench"
+    env = {"EMU_MIG": "2", "EMU_CLUSTER": "h100-sxm-ib", "EMU_DATA": "off"}
+    expect = f"all_reduce -b 16M -e 16M -n 2 --repeats 2 --expect auto --min-of-expected 80% --json {path}"
+    done = busbar.run_program(busbar.mpirun, "-n", 2, "sh", "-c", f"{program} {expect}", env=env)
+    run = json.loads(path.read_text())
+    assert done.returncode == 5 and run["shared_gpu"] is False and "share a GPU:" not in done.stdout + done.stderr, done.stdout + done.stderr
+    assert run["expected"]["results"] == 2 and " of the expected bus bandwidth (median of 2 results" in done.stdout
+    assert re.search(r"; restricted by \$NCCL_PROTO=Simple, .* \(set by busbar, unless set before, for ranks that share a GPU or use MIG instances\)\n", done.stderr)
+    done = busbar.run_program(busbar.mpirun, "-n", 2, "sh", "-c", f"{program} p2p -n 2 --repeats 2 --max-slow 0", env=env)
+    assert done.returncode == 0 and "# no slow link" in done.stdout, done.stdout + done.stderr
+    visible = f"CUDA_VISIBLE_DEVICES=MIG-{first}/$(({LOCAL} + 1))/0"
+    done = busbar.run_program(busbar.mpirun, "-n", 2, "sh", "-c", f"{visible} exec {busbar.build}/busbar-emulated bench {expect}", env=env)  # of one GPU
+    assert done.returncode == 5 and "cannot check the bus bandwidth (--min-of-expected, " in done.stderr
+    assert re.search(r": not judged, because ranks share a GPU, required \d+\.?\d*: FAILED\n", done.stdout) and ": not compared, because ranks share a GPU\n" in done.stdout
+    assert "below in" not in done.stdout
+
+
 def test_reports_a_rank_without_gpu(busbar):
     done = start(busbar, 2, f"$(({LOCAL} - 1))")
     assert done.returncode == 1

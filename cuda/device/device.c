@@ -25,10 +25,10 @@ static void read_uuid(int ordinal, const struct cudaDeviceProp *prop, unsigned c
         memcpy(uuid, prop->uuid.bytes, BB_UUID_BYTES);
 }
 
-static void format_uuid(const unsigned char b[16], char text[BB_ABSENT_TEXT])
+static void format_uuid(const unsigned char b[16], char text[BB_UUID_TEXT])
 {
-    snprintf(text, BB_ABSENT_TEXT, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0],
-             b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+    snprintf(text, BB_UUID_TEXT, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],
+             b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
 }
 
 int bb_device_use(int ordinal, struct bb_device_info *info)
@@ -205,7 +205,7 @@ static int report_unassigned(const struct bb_world *w, const struct bb_visible *
 {
     const int unassigned = assigned->unassigned, owner = assigned->owner, seen = all[unassigned].n;
     const enum bb_error code = seen > 0 ? BB_EUSAGE : BB_EFAIL;
-    char uuid[48];
+    char uuid[BB_UUID_TEXT];
     const char *why;
     int count;
 

@@ -10,12 +10,13 @@
 #include <stddef.h>
 
 /* Properties of a GPU. Contains no pointers, so that ranks can exchange the struct by value. */
-enum { BB_ABSENT_TEXT = 48 };
+/* an entry of CUDA_VISIBLE_DEVICES is longest as MIG-GPU-<UUID>/<GPU instance>/<compute instance> */
+enum { BB_UUID_TEXT = 48, BB_ABSENT_TEXT = 64 };
 struct bb_device_info {
     char name[128];
-    char uuid[48]; /* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx" */
-    char pci[16];  /* "0000:1b:00.0" */
-    int ordinal;   /* CUDA device number on this rank */
+    char uuid[BB_UUID_TEXT]; /* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx" */
+    char pci[16];            /* "0000:1b:00.0" */
+    int ordinal;             /* CUDA device number on this rank */
     int node_gpus; /* number of GPUs that CUDA shows to the ranks of the node; 0: unknown, because CUDA_VISIBLE_DEVICES or
                       NVIDIA_VISIBLE_DEVICES may hide some, or with is_short none. Set by bb_device_choose, also if it fails */
     char absent

@@ -138,6 +138,13 @@ def test_mig_instances_of_two_gpus_do_not_share_one(busbar, tmp_path):
     assert "below in" not in done.stdout
 
 
+def test_quotes_an_absent_mig_instance_in_full(busbar):
+    (uuid,) = uuids_of(busbar, 1)
+    env = {"EMU_MIG": "2", "EMU_DATA": "off", "CUDA_VISIBLE_DEVICES": f"MIG-{uuid}/5/0"}
+    done = busbar.run("health", "--quick", "--only", "gpu", ranks=1, env=env)
+    assert done.returncode == 2 and f"CUDA_VISIBLE_DEVICES has 'MIG-{uuid}/5/0', which CUDA does not find on " in done.stderr, done.stderr
+
+
 def test_reports_a_rank_without_gpu(busbar):
     done = start(busbar, 2, f"$(({LOCAL} - 1))")
     assert done.returncode == 1

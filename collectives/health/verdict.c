@@ -677,6 +677,7 @@ struct pairs {
     struct peers all;  /* of all values: against them all parts are judged, so that a slow NIC is not three paths */
     struct rail *rail; /* [gpus] */
     bool is_shared;    /* a slow pair was fast alone */
+    bool most_slow;    /* most pairs are slow while all run */
     bool has_domains;  /* several NVLink domains take part */
     double between;    /* median of the pairs that NICs connect; NaN: none, or not measured yet */
     struct bb_at_once leaf; /* whose uplinks are slow */
@@ -1397,9 +1398,26 @@ static void drop_limited_pairs(const struct pairs *p, double *ratio)
     free(slow);
 }
 
+/* Returns whether pairs are slow, at least two and the part 1 / `parts`, of those with both ends outside the leaf. */
+static bool are_slow_outside(const struct pairs *p, const double *ratio, int parts)
+{
+    int slow = 0, n = 0;
+
+    for (int i = 0; i < p->rounds * p->h->nodes; i++) {
+        const int a = i % p->h->nodes, b = p->partner[i];
+        const bool is_outside = (a < p->leaf.first || a > p->leaf.last) && (b < p->leaf.first || b > p->leaf.last);
+
+        if (b < a || !is_outside || isnan(ratio[i]))
+            continue;
+        slow += ratio[i] < SLOW_AT_ONCE;
+        n++;
+    }
+    return slow > 1 && parts * slow > n;
+}
+
 /* Finds the leaf whose nodes are fast with each other: of its pairs with other nodes at least three and three quarters are slow, of up
  * to four all, they are two thirds of all slow ones, and three quarters of them are about as slow as the others of their round,
- * which share the uplinks. */
+ * which share the uplinks. If the leaves are not known, and many pairs of the other nodes are slow, it is one of several such leaves. */
 static void find_leaf(struct pairs *p)
 {
     double *ratio;
@@ -1408,11 +1426,13 @@ static void find_leaf(struct pairs *p)
 
     BB_NEW(ratio, (size_t)p->rounds * (size_t)p->h->nodes);
     ratios_at_once(p, ratio, &n);
+    p->most_slow = p->n > 3 && are_slow_outside(p, ratio, 2); /* no leaf yet; of three nodes, one pair runs */
     drop_limited_pairs(p, ratio);
     p->leaf = bb_at_once_find(p->partner, ratio, p->rounds, p->h->nodes, SLOW_AT_ONCE, MAX(1, p->h->tiers[0].nodes));
     is_half = 2 * (p->leaf.last - p->leaf.first + 1) >= p->n; /* then all pairs of the other half leave theirs, too */
     if (p->leaf.slow >= 3 && p->leaf.slow >= 3 * p->leaf.fast && (p->leaf.slow > 3 || p->leaf.fast == 0) &&
-        4 * p->leaf.even >= 3 * p->leaf.slow && (is_half ? p->leaf.slow == n : 3 * p->leaf.slow >= 2 * n))
+        4 * p->leaf.even >= 3 * p->leaf.slow && (p->h->tiers[0].nodes > 0 || !are_slow_outside(p, ratio, 4)) &&
+        (is_half ? p->leaf.slow == n : 3 * p->leaf.slow >= 2 * n))
         add_shared(p, BB_HEALTH_A_LEAF, p->leaf.ratio);
     else
         p->leaf.first = p->leaf.last = -1;
@@ -1609,7 +1629,8 @@ static bool raise_common(const struct pairs *p, const struct slow_pair *pair, co
     return false;
 }
 
-/* Adds the findings about slow pairs: unsteady NICs and paths, or `once`: paths that were slow only once. */
+/* Adds the findings about slow pairs: unsteady NICs and paths, or `once`: those that were slow only while all pairs ran, of NICs if
+ * most pairs were. */
 static int add_slow_pairs(struct pairs *p, const struct slow_pair *pairs, int n, bool once)
 {
     int rc = 0;
@@ -1627,7 +1648,8 @@ static int add_slow_pairs(struct pairs *p, const struct slow_pair *pairs, int n,
         find_unsteady_end(p, pairs, n, &f);
         if (f.slow > 0)
             f.level = BB_HEALTH_WARN;
-        if (f.level == BB_HEALTH_OK || !(pair->is_path || f.slow > 0) || (f.slow == 1) != once ||
+        if (f.level == BB_HEALTH_OK || !(pair->is_path || f.slow > 0) ||
+            (f.slow == 1 || (f.slow > 1 && !f.slow_alone && p->most_slow)) != once ||
             (f.part != BB_HEALTH_A_PATH && has_finding(p->h, BB_HEALTH_A_NIC, f.node, -1)) || raise_common(p, pair, &f))
             continue;
         if (f.part == BB_HEALTH_A_PATH && f.slow == 0)
@@ -1700,7 +1722,7 @@ static void end_pairs(struct pairs *p)
 
 static int test_pairs(struct bb_health *h)
 {
-    struct pairs p = {.h = h};
+    struct pairs p = {.h = h, .leaf = {.first = -1, .last = -1}};
     struct slow_pair slow[ALONE_MAX];
     int rc = 0, suspects = 0, n;
     size_t before;

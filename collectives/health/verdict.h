@@ -23,7 +23,8 @@
  *
  * Values are judged by what the uplinks of oversubscribed leaves leave to a pair while others run, and NICs by the
  * pairs with the least load on them. Pairs of consecutive nodes that are fast with each other, but slow with most
- * others, share a slow leaf switch; pairs that are slow only while all pairs run at once share a slow fabric. A part
+ * others, share a slow leaf switch; pairs that are slow only while all pairs run at once share a slow fabric, such as
+ * oversubscribed leaves that are not in the profile. A part
  * that is slow in some of its measurements only is a warning: a NIC that is slow with several partners which are
  * fast otherwise, or any part below 0.93 of the expectation in one of three measurements. A slow path is measured in
  * each direction. A slow bisection, rail or job is not a finding if one of an earlier stage explains it: its part is as slow, or

@@ -744,6 +744,27 @@ static void test_slightly_slow_leaf_of_oversubscribed_ones_is_named(void **state
     }
 }
 
+/* All leaves are equal, and the profile has none: the common cause is one finding. */
+static void test_unknown_oversubscribed_leaves_are_the_fabric(void **state)
+{
+    static const int rows[][3] = {{9, 3, 3}, {12, 3, 3}, {7, 2, 2}, {16, 4, 2}, {64, 8, 2}}; /* nodes, leaf, ratio */
+
+    (void)state;
+    for (size_t i = 0; i < 3 * ROWS(rows); i++) {
+        const int *row = rows[i / 3];
+        struct machine m = machine_of(row[0], 0.002, i);
+
+        m.h.every_pair = true;
+        m.leaves = row[1];
+        m.leaf_uplinks = (double)row[1] / row[2];
+        m.h.skip[BB_HEALTH_BISECTION] = true;
+        run(&m);
+        assert_int_equal(m.h.n, 1);
+        assert_non_null(find(&m, BB_HEALTH_FABRIC, -1, -1));
+        bb_health_release(&m.h);
+    }
+}
+
 /* At 4:1, a leaf of two nodes hides a NIC at 0.6 from other leaves. */
 static void test_slow_nic_behind_an_oversubscribed_leaf_is_named(void **state)
 {
@@ -1185,6 +1206,7 @@ int main(void)
         cmocka_unit_test(test_cut_with_the_lowest_value_counts_unless_one_is_slow),
         cmocka_unit_test(test_slow_leaf_of_oversubscribed_ones_is_named),
         cmocka_unit_test(test_slightly_slow_leaf_of_oversubscribed_ones_is_named),
+        cmocka_unit_test(test_unknown_oversubscribed_leaves_are_the_fabric),
         cmocka_unit_test(test_slow_nic_behind_an_oversubscribed_leaf_is_named),
         cmocka_unit_test(test_fabric_that_is_slow_at_once_is_named),
         cmocka_unit_test(test_bisection_is_judged_without_pairs),

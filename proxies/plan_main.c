@@ -220,6 +220,8 @@ static const struct bb_opts set = {
         "its time with the cost model of a cluster profile. NAME is a name from `busbar list proxies`; some proxies\n"
         "accept numbers after the name: busbar plan gpt2_large 64 8 --ranks 32\n"
         "With a COLLECTIVE (`busbar list collectives`, or all): predicts the table that `busbar bench` prints.\n"
+        "Command lines of Megatron-LM, DeepSpeed, torchtitan and Hugging Face are translated: busbar plan torchrun "
+        "...\n"
         "plan compute --cluster NAME|FILE predicts kernels: GEMMs, attention, memory-bound kernels (plan compute "
         "--help).\n"
         "If your training step takes longer than predicted: fit a profile to your cluster (busbar calibrate), time the "

@@ -510,7 +510,7 @@ static bool translate_deepspeed(struct line *l, const struct item *item)
     if (item->value)
         add_note(l, "left out", item, CONFIG_FILE);
     else if (find_item(l, "deepspeed-config"))
-        add_note(l, "left out", item, "the file has its values");
+        add_note(l, "left out", item, "in the file");
     else if (find_item(l, stages))
         add_note(l, "left out", item, "the ZeRO stage is --dp-sync");
     return item->value || find_item(l, "deepspeed-config") || find_item(l, stages);
@@ -541,7 +541,7 @@ static bool translate_graphs(struct line *l, const struct item *item)
     char *text, *before;
 
     if (impl && is_off(impl->value)) {
-        add_note(l, "left out", item, "it is switched off");
+        add_note(l, "left out", item, "switched off");
     } else if (!list || has_word(impl, full) || has_word(list, full)) {
         add_options(l, "--graph", TRANSLATED);
     } else if (item == list) {
@@ -600,7 +600,7 @@ static void translate_option(struct line *l, const struct item *item)
     if (bb_begins_with(row->ours, "--"))
         opt = bb_opts_find(l->set, 0, row->ours + 2, strlen(row->ours + 2), &at);
     if ((is_switch(row) || (opt && opt->kind == BB_OPT_FLAG)) && is_off(value)) {
-        add_note(l, "left out", item, "it is switched off");
+        add_note(l, "left out", item, "switched off");
     } else if (ours && bb_begins_with(ours, "--")) {
         add_options(l, ours, weak ? COMPANION : TRANSLATED);
     } else if (!ours && (is_switch(row) || (opt && (opt->kind == BB_OPT_FLAG || (row->values && !value))))) {
@@ -893,7 +893,7 @@ static json_t *make_model(struct line *l)
         const struct item *item = &l->items[i];
 
         if (item->row && !item->row->ours && item->row->values && !set_key(keys, item))
-            add_note(l, "by hand", item, "the model file does not contain it");
+            add_note(l, "by hand", item, "not possible in the model file");
     }
     for (size_t i = 0; i < sizeof(shapes) / sizeof(*shapes); i++)
         any |= json_object_get(keys, shapes[i]) != NULL;
@@ -950,7 +950,7 @@ static void translate_line(struct line *l)
         if (is_program(l, item) || (item->length && translate_by_rule(l, item)))
             continue;
         if (item->is_renamed && item->opt->kind == BB_OPT_FLAG && is_off(item->value))
-            add_note(l, "left out", item, "it is switched off");
+            add_note(l, "left out", item, "switched off");
         else if (item->opt || !item->length)
             add_own(l, item);
         else if (!item->row)

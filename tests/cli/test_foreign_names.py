@@ -6,7 +6,7 @@ import shlex
 import pytest
 from conftest import ROOT
 
-SOURCE = (ROOT / "proxies/workloads/registry/foreign_names.c").read_text().replace(" IN_FILE", ' "the model file contains it"')
+SOURCE = (ROOT / "proxies/workloads/registry/foreign_names.c").read_text().replace(" IN_FILE", ' "in the model file"')
 ROWS = [re.findall(r'{"([^"]+)", (?:NULL|"([^"]+)"),\s+"([^"]+)",\s+(?:NULL|"([^"]+)")}', part) for part in SOURCE.split("bb_foreign_programs[] =", 1)]
 OPTIONS, PROGRAMS = ROWS[0], [row[:3] for row in ROWS[1]]  # the first column has one or more names
 RANKS = {"gpt2_large": 4, "gpt3": 16, "gpt3_moe": 64, "bert_large": 4}
@@ -119,8 +119,8 @@ def test_a_command_line_of_megatron_is_translated_at_once(busbar):
     assert line == ("plan transformer --model llama3_70b --ranks 64 --tp 8 --pp 4 --vpp 4 --dtype bfloat16 --dp-sync distributed --global-batch-size 128 "
                     "--micro-batch-size 1 --seq-length 8192 --sequence-parallel --recompute selective --lora-rank 16 --cluster h100-sxm-ib "
                     "--no-overlap --software megatron --loss unfused")
-    assert notes == [("left out", "--swiglu --group-query-attention: the model file contains it"),
-                     ("left out", "--lr: it does not change the communication of a step"),
+    assert notes == [("left out", "--swiglu --group-query-attention: in the model file"),
+                     ("left out", "--lr: without influence on the communication of a step"),
                      ("by hand", "--train-samples is --tokens (plan: samples times the sequence length) here (for example --tokens 1B)"), NO_OVERLAP, UNFUSED]
     assert busbar.run(*line.split(), "--quiet", emulated=False).returncode == 0
     assert translated(busbar, "plan", "transformer", *"--model llama3_70b --ranks 64 --pp 4 --num-layers-per-virtual-pipeline-stage 5".split()) == (
@@ -225,7 +225,7 @@ def test_options_of_a_published_model_have_its_parameters(busbar, tmp_path, mode
 def test_a_value_that_the_file_of_the_model_cannot_contain_is_named(busbar):
     _, notes = translated(busbar, "plan", "transformer", *GPT.split(), "--ranks", 8, "--num-experts", 8, "--moe-layer-freq", "([0]*1+[1]*1)*2",
                           "--position-embedding-type", "relative")
-    assert notes[1] == ("by hand", "--moe-layer-freq --position-embedding-type: the model file does not contain it")
+    assert notes[1] == ("by hand", "--moe-layer-freq --position-embedding-type: not possible in the model file")
 
 
 @pytest.mark.parametrize("experts,kind", [("", "llama"), (" --n-experts 8 --topk 2", "mixtral")])
@@ -246,7 +246,7 @@ def test_the_shape_of_a_model_of_another_tool_becomes_a_file(busbar, tmp_path, e
     ("plan", "transformer --model llama3_8b --world-size 8 --fp8-format e4m3 --fp8-recipe mxfp8 --cluster b200-sxm-ib",
      "transformer --model llama3_8b --ranks 8 --fp8 --gemm-precision mxfp8 --cluster b200-sxm-ib", None),
     ("plan", "transformer --model llama3_8b --bf16 True --gpus 8", "transformer --model llama3_8b --dtype bfloat16 --ranks 8", None),
-    ("plan", "transformer --model llama3_8b --bf16 False --gpus 8", "transformer --model llama3_8b --ranks 8", ("left out", "--bf16: it is switched off")),
+    ("plan", "transformer --model llama3_8b --bf16 False --gpus 8", "transformer --model llama3_8b --ranks 8", ("left out", "--bf16: switched off")),
     ("plan", "--bf16 transformer --model llama3_8b --gpus 8", "--dtype bfloat16 transformer --model llama3_8b --ranks 8", None),
     ("proxy", "transformer --model llama3_8b --world-size 8 --tp-size 2", "transformer --model llama3_8b --tp 2",
      ("by hand", "--world-size is mpirun -n here (for example mpirun -n 8 busbar proxy ...)"))])
@@ -273,11 +273,11 @@ STATES = "--use-precision-aware-optimizer has 4 bytes per state; states of 16 bi
     (f"{SHARDS} --parallelism.data_parallel_shard_degree 1 --parallelism.data_parallel_replicate_degree 8", "--ranks 64 --tp 8 --dp 8", []),
     (f"{SHARDS} --parallelism.enable_async_tensor_parallel", "--ranks 64 --tp 8 --tp-comm-overlap --sequence-parallel" + FSDP, [ADDED_FSDP]),
     ("--bf16 --data-path a b c --hierarchical-context-parallel-sizes 2 8", "--dtype bfloat16",
-     [("left out", "--data-path: a step reads no data set"), ("left out", "--hierarchical-context-parallel-sizes: it is not modelled")]),
+     [("left out", "--data-path: a step reads no data set"), ("left out", "--hierarchical-context-parallel-sizes: not modelled")]),
     ("--tp-size 2 model.context_parallel_size=2 trainer.devices=8", "--tp 2 --cp 2 --gpus-per-node 8", []),
     ("--world-size 64 --tp-size 8 --num-distributed-optimizer-instances 2", "--ranks 64 --tp 8 --shard-size 4" + LATE, []),
     ("--training.global_batch_size 512 --micro_batch_size=2 model.seq_length=4096 model.sequence_parallel=False", "--global-batch-size 512 --micro-batch-size 2 --seq-length 4096" + FSDP,
-     [("left out", "model.sequence_parallel: it is switched off"), ADDED_FSDP]),
+     [("left out", "model.sequence_parallel: switched off"), ADDED_FSDP]),
     ("--nnodes 8 --nproc_per_node 4", "--ranks 32 --gpus-per-node 4", []),
     ("--num_gpus 4 --num_nodes 2", "--ranks 8", []), ("--world-size 64 --nnodes 8", "--ranks 64", []), ("--bf16 --ddp-bucket-size 40000000", "--dtype bfloat16 --bucket-mb 152.6", []),
     ("--bf16 --comm.trace_buf_size 9 --tp-size 2", "--dtype bfloat16 --tp 2", [("not known", "--comm.trace_buf_size")]),
@@ -292,7 +292,7 @@ STATES = "--use-precision-aware-optimizer has 4 bytes per state; states of 16 bi
     ("--tp-size 2 --cuda-graph-impl transformer_engine --cuda-graph-scope attn moe_router --cluster h100-sxm-ib", "--tp 2 --cuda-graph-modules attn,moe_router --cluster h100-sxm-ib", []),
     ("--tp-size 2 --external-cuda-graph --cuda-graph-modules attn mlp --cluster h100-sxm-ib", "--tp 2 --cuda-graph-modules attn,mlp --cluster h100-sxm-ib", []),
     ("--tp-size 2 --cuda-graph-impl local --cuda-graph-scope full_iteration --cluster h100-sxm-ib", "--tp 2 --graph --cluster h100-sxm-ib", []),
-    ("--tp-size 2 --cuda-graph-impl none --cuda-graph-scope attn", "--tp 2", [("left out", "--cuda-graph-impl --cuda-graph-scope: it is switched off")]),
+    ("--tp-size 2 --cuda-graph-impl none --cuda-graph-scope attn", "--tp 2", [("left out", "--cuda-graph-impl --cuda-graph-scope: switched off")]),
     ("--enable-cuda-graph --external-cuda-graph --bf16", "--graph --dtype bfloat16 --cluster h100-sxm-ib",
      [("added", "--cluster h100-sxm-ib, an example (busbar list clusters), which --graph requires")]),
     ("--use-distributed-optimizer --overlap-grad-reduce --use-megatron-fsdp", "--dp-sync zero3 --loss unfused",

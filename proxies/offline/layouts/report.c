@@ -414,7 +414,7 @@ static void print_penalties(const struct bb_layouts *found, int top, FILE *out)
                 "(--explain "
                 "lists them)",
                 time);
-        if (!print_list(found, top, "; penalty without a published step, the error of all other forecasts",
+        if (!print_list(found, top, "; without a published step, the penalty is the error of all other forecasts",
                         is_unpublished, out))
             fputc('\n', out);
     } else if (found->rows[0].p50_ns > 0)

@@ -90,7 +90,8 @@ void bb_forecast_guess_text(const struct bb_forecast *f, char *text, size_t size
         n += snprintf(
             text + n, size - (size_t)n,
             "in training some experts get more tokens than others, which adds memory in only one layer with this "
-            "recomputation; if their load is forced to be equal, %s fits too (%s); ",
+            "recomputation; if their load is forced to be equal (Megatron-LM: --moe-router-force-load-balancing), %s "
+            "fits too (%s); ",
             equal_load_options(f, options), bb_format_rounded_time(bb_us_of(f->fewest_ns), time));
     n += snprintf(text + n, size - (size_t)n, "without %s, ",
                   !f->recompute        ? "it"

@@ -9,9 +9,8 @@
 
 #include <string.h>
 
-#define IN_FILE "the model file contains it"
-#define MODEL_FILE                                                                                                     \
-    "the model file contains it: --model config.json, a file of Hugging Face or your own with the same keys"
+#define IN_FILE    "in the model file"
+#define MODEL_FILE "in the model file: --model config.json, a file of Hugging Face or your own with the same keys"
 
 const struct bb_foreign_name bb_foreign_options[] = {
     {"num-spatial-parts", "--spatial-parts", "--spatial-parts 4", NULL},
@@ -98,7 +97,7 @@ const struct bb_foreign_name bb_foreign_options[] = {
      "tokenizer-path dump-folder lora-alpha lora-dropout module rdzv-backend rdzv-id rdzv-endpoint standalone "
      "node-rank "
      "max-restarts tee redirects role local-ranks-filter machine-rank main-process-ip main-process-port",
-     NULL, "it does not change the communication of a step", NULL},
+     NULL, "without influence on the communication of a step", NULL},
     {"lora", "--lora-rank 16", "--lora-rank 16", NULL},
     {"lora-dim lora-r peft peft-method peft-scheme adapter finetuning-type", "--lora-rank", "--lora-rank 16",
      "lora=16"},
@@ -217,7 +216,7 @@ const struct bb_foreign_name bb_foreign_options[] = {
     {"config-file", NULL, "the file is not read; give its values: --num-processes 8 --fsdp full_shard", NULL},
     {"offload cpu-offload offload-param enable-cpu-offload", NULL,
      "offload of parameters is not modelled; of the optimizer: --optimizer-cpu-offload", NULL},
-    {"offload-optimizer zero-offload", NULL, "it is not modelled; similar: --optimizer-cpu-offload", NULL},
+    {"offload-optimizer zero-offload", NULL, "not modelled; similar: --optimizer-cpu-offload", NULL},
     {"cpu-offloading", NULL, "Megatron-LM's number of layers: --cpu-offloading-num-layers 16", NULL},
     {"ulysses", "--cp-comm a2a", "--cp 2 --cp-comm a2a", NULL},
     {"data-parallel-shard-degree", "--dp-sync zero3, or hsdp with --shard-size,", "--dp-sync zero3", NULL},
@@ -240,7 +239,7 @@ const struct bb_foreign_name bb_foreign_options[] = {
     {"tp-comm-overlap-cfg", NULL, "--tp-comm-overlap assumes as many chunks as --tp", NULL},
     {"moe-grouped-gemm moe-use-legacy-grouped-gemm", NULL, "the choice of grouped GEMMs is not modelled", NULL},
     {"account-for-embedding-in-pipeline-split account-for-loss-in-pipeline-split", NULL,
-     "it is not modelled; similar: --pipeline-layout", NULL},
+     "not modelled; similar: --pipeline-layout", NULL},
     {"pipeline-model-parallel-layout", "--pipeline-layout", "--pipeline-layout \"Et*3|(tt|)*29,L\"", NULL},
     {"mtbf mtbf-gpu node-mtbf failure-rate", "--mtbf-node (with a unit)",
      "--mtbf-node 1500d --checkpoint 40s --restart 10m --tokens 15T", NULL},
@@ -262,6 +261,7 @@ const struct bb_foreign_name bb_foreign_options[] = {
      "--use-precision-aware-optimizer has 4 bytes per state; states of 16 bits: --optimizer adam-bf16", NULL},
     {"moe-router-group-topk moe-router-num-groups", NULL,
      "the limit of nodes per token is --moe-node-limit with --moe-dispatch dedup", NULL},
+    {"moe-router-force-load-balancing", NULL, "experts have equal load unless --moe-imbalance is given", NULL},
     {"delay-wgrad-compute overlap-param-gather-with-optimizer-step "
      "defer-embedding-wgrad-compute moe-shared-expert-overlap",
      NULL, "this overlap is not modelled", NULL},
@@ -269,11 +269,11 @@ const struct bb_foreign_name bb_foreign_options[] = {
      "messages between stages are concurrent with compute where the schedule allows it", NULL},
     {"hierarchical-context-parallel-sizes use-tp-pp-dp-mapping "
      "standalone-embedding-stage distribute-saved-activations pipeline-parallel-split-points",
-     NULL, "it is not modelled", NULL},
+     NULL, "not modelled", NULL},
     {"nccl-communicator-config-path", NULL, "bench --max-ctas measures the effect of NCCL's CTA limit", NULL},
     {"ddp-num-buckets ddp-average-in-collective ddp-pad-buckets-for-high-nccl-busbw align-grad-reduce "
      "gradient-as-bucket-view",
-     NULL, "it is not modelled; --bucket-mb sets the bucket size", NULL},
+     NULL, "not modelled; --bucket-mb sets the bucket size", NULL},
     {"flavor model-name model-type model-path model-name-or-path model-size arch", "--model", "--model llama3_8b",
      NULL},
     {"params parameters num-params", "--model (a name of `busbar list models`)", "--model llama3_8b", NULL},

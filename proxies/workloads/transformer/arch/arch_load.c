@@ -558,7 +558,7 @@ static int reject_division(const char *where, const char *what, int value, const
 {
     int below = value / step * step;
 
-    return bb_err(BB_EUSAGE, "%s: %s %d is not divisible by %s %d; try: %d", where, what, value, by, step,
+    return bb_err(BB_EUSAGE, "%s: %s %d is not divisible by %s %d; try: %s %d", where, what, value, by, step, what,
                   below > 0 && value - below <= below + step - value ? below : below + step);
 }
 

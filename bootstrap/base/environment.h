@@ -25,6 +25,10 @@ bool bb_environment_is_emulated(void);
  * domains span hosts. */
 bool bb_environment_has_nodes(void);
 
+/* BB_OWN_HOST_ID - begin of the value of NCCL_HOSTID that busbar sets for ranks that share a GPU or use MIG instances, by
+ * which results recognize that busbar also set the other variables of bb_comms_share_gpu_env. */
+#define BB_OWN_HOST_ID "busbar-"
+
 /* bb_environment_program - return the program that the reader can type: "busbar-emulated", or "busbar". */
 const char *bb_environment_program(void);
 

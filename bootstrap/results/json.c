@@ -4,6 +4,7 @@
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/environment.h"
 #include "bootstrap/base/outfile.h"
+#include "bootstrap/base/units.h"
 #include "bootstrap/results/table.h"
 
 #include <ctype.h>
@@ -159,7 +160,7 @@ char *bb_json_restrictions(const json_t *environment, const char *operation)
         free(before);
     }
     host_id = environment ? json_string_value(json_object_get(environment, "NCCL_HOSTID")) : getenv("NCCL_HOSTID");
-    if (text && host_id && strncmp(host_id, "busbar-", 7) == 0) { /* bb_comms_share_gpu_env */
+    if (text && host_id && bb_begins_with(host_id, BB_OWN_HOST_ID)) {
         char *before = text;
 
         text =

@@ -6,6 +6,7 @@
 #include "bootstrap/world/comms.h"
 
 #include "bootstrap/base/clock.h"
+#include "bootstrap/base/environment.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -132,7 +133,8 @@ int bb_comms_share_gpu_env(int rank, bool instances)
 
     TRY(BB_NCCL(ncclGetVersion(&runtime)));
     own_switch = runtime >= OWN_SWITCH_SINCE && !instances;
-    snprintf(host_id, sizeof(host_id), "busbar-%d-%d", rank, (int)getpid()); /* includes the process id, because the
+    snprintf(host_id, sizeof(host_id), BB_OWN_HOST_ID "%d-%d", rank,
+             (int)getpid()); /* includes the process id, because the
                                                                                 rank may still be unknown (0) */
     TRY(set_variable("NCCL_HOSTID", own_switch ? NULL : host_id));
     for (size_t i = 0; i < sizeof(sharing) / sizeof(*sharing); i++)

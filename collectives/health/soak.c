@@ -10,6 +10,8 @@
 #include <string.h>
 #include <sys/param.h>
 
+static const double AT_BEGIN_S = 1e-9; /* of the first round: bb_health_finding.soak_s of other stages is 0 */
+
 enum { FIRST = 5 }; /* the fault of one round does not change their median */
 
 /* State of one test: [nodes * gpus] values. */
@@ -135,7 +137,7 @@ static void add_common(const struct series *s)
     f.expected = s->h->expected[s->soak->test];
     f.level = bb_health_judge(f.value / f.expected);
     f.soak_reference = BB_SOAK_EXPECTED;
-    f.soak_s = 1e-9;
+    f.soak_s = AT_BEGIN_S;
     f.tries = s->soak->rounds;
     f.whole = s->all_slow;
     bb_health_add(s->h, &f);
@@ -153,11 +155,11 @@ static struct bb_health_finding judge_gpu(const struct series *s, size_t i)
     f.expected = s->reference[i];
     f.soak_reference = s->references[i];
     f.tries = s->soak->rounds;
-    f.soak_s = fmax(s->lowest_s[i], 1e-9);
+    f.soak_s = fmax(s->lowest_s[i], AT_BEGIN_S);
     if (f.level == BB_HEALTH_OK && bb_health_judge(s->first[0][i] / s->reference[i]) != BB_HEALTH_OK) {
         f.level = BB_HEALTH_WARN;
         f.value = s->first[0][i];
-        f.soak_s = 1e-9;
+        f.soak_s = AT_BEGIN_S;
         f.slow = 1;
     }
     return f;
@@ -178,7 +180,7 @@ static void judge_test(struct series *s)
         if (!(s->soak->worst <= part)) {
             s->soak->worst = part;
             s->soak->worst_value = f.value;
-            s->soak->worst_s = f.soak_s > 1e-9 ? f.soak_s : 0;
+            s->soak->worst_s = f.soak_s > AT_BEGIN_S ? f.soak_s : 0;
             s->soak->reference = f.soak_reference;
             s->soak->node = f.node;
             s->soak->gpu = f.gpu;

@@ -1192,7 +1192,7 @@ static void refit_row(void *arg, int i)
  * it cannot be the fastest of one of the `wanted` fastest grids. */
 static int refine_rows(struct work *w, int wanted)
 {
-    begin_stage(w, "stage 3 of 4, steps of few micro-batches", w->n);
+    begin_stage(w, "stage 3 of 4, steps of few micro-batches", 2 * w->n); /* each row also by try_unequal_load */
     w->least_ratio = 1;
     forget_grid_estimates(w);
     for (w->first = 0; w->first < w->n; w->first += ROW_BATCH) {
@@ -1630,7 +1630,7 @@ static int find_rows(struct work *w)
     run_speculatively(w, w->n, try_unequal_load);
     TRY(drop_rows(w, BB_REJECTED_MEMORY));
     keep_fastest(w, grids, 1, 1);
-    begin_stage(w, "stage 4 of 4, full steps", 4 * w->n + 1);
+    begin_stage(w, "stage 4 of 4, full steps", 5 * w->n); /* five times each row at most */
     run_speculatively(w, w->n, refit_row);
     TRY(drop_rows(w, BB_REJECTED_MEMORY));
     run_speculatively(w, w->n, try_other_recompute);

@@ -13,6 +13,7 @@
 #include "proxies/offline/plan/plan_export.h"
 #include "proxies/simulation/simulate/graph/rank_classes.h"
 #include "proxies/workloads/registry/registry.h"
+#include "proxies/workloads/replicas/scaling.h"
 #include "proxies/workloads/sync/sync.h"
 #include "proxies/workloads/transformer/grid/pipe_split.h"
 #include "proxies/workloads/transformer/memory.h"
@@ -31,7 +32,7 @@ struct plan_results {
     struct bb_progress progress;
     struct bb_best_order best;
     struct bb_forecast forecast;
-    struct bb_training_time training; /* training.tokens is 0 if --tokens is not given */
+    struct bb_training_time training; /* training.steps is 0 without --tokens and epochs */
     struct bb_jittered jittered;      /* jittered.samples is 0 if --jitter is not given */
     bool predicted;
     bool is_trial; /* only the time of a step that fits is wanted */
@@ -79,7 +80,7 @@ static int write_results(const struct plan_results *f, const struct bb_plan_opti
                                     .profiles = bb_profile_checksums(o->cluster, o->config.model),
                                     .best_order = f->best.n > 0 ? bb_best_order_json(&f->best) : NULL,
                                     .jittered = f->jittered.samples > 0 ? &f->jittered : NULL,
-                                    .training = f->training.tokens > 0 ? &f->training : NULL,
+                                    .training = f->training.steps > 0 ? &f->training : NULL,
                                     .text = prints ? stdout : NULL,
                                     .ops = o->ops};
     const int exported = write_export(f, o, argc, argv);
@@ -755,6 +756,36 @@ int bb_plan_training_time(const struct bb_plan_options *o, const struct bb_clust
     return bb_reliability(failures, bb_cluster_hosts(cluster, o->config.ranks), t, &t->with_failures);
 }
 
+/* Predicts the duration of the epochs of the proxy scaling. The last step of an epoch may have fewer samples. */
+static int time_epochs(const struct bb_proxy *proxy, struct bb_proxy_config config, const struct bb_cluster *cluster,
+                       const struct bb_conditions *conditions, double step_ns, struct bb_training_time *t)
+{
+    struct bb_prediction last = {0};
+    struct bb_step step = {0};
+    struct bb_scaling s;
+    double epoch_ns, steps;
+    int rc;
+
+    TRY(bb_scaling_resolve(&config, &s));
+    if (s.synthetic)
+        goto out;
+    config.scaling.part = BB_SCALING_LAST;
+    if (s.last_batch > 0) {
+        TRY(bb_step_build(&step, proxy, &config));
+        TRY(bb_predict_under(&step, cluster, conditions, &last));
+    }
+    steps = s.full_steps + (s.last_batch > 0);
+    epoch_ns = s.full_steps * step_ns + (double)last.step_ns;
+    *t = bb_training_time(1, s.ranks, epoch_ns / steps, s.rounds * steps);
+    t->tokens = 0;
+    t->samples = s.images;
+    t->epochs = s.rounds;
+out:
+    bb_prediction_release(&last);
+    bb_step_release(&step);
+    return rc;
+}
+
 static void warn_unmeasured(const struct bb_prediction *p, const struct bb_layout *l)
 {
     bool is_used[BB_NCCL_VARIANTS + 1][2] = {{false}};
@@ -813,6 +844,7 @@ int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, 
     struct bb_proxy_config config = o->config;
     struct bb_cluster cluster;
     struct plan_results f = {0};
+    double step_ns = 0;
     int rc, written;
 
     TRY(bb_plan_resolve_cluster(o, &cluster, &config, &f.forecast));
@@ -831,12 +863,12 @@ int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, 
     if (f.predicted)
         check_recipes(o, proxy, &cluster, &f.forecast);
     bb_progress_end(&f.progress);
+    if (f.predicted)
+        step_ns = f.jittered.samples > 0 ? bb_jittered_at(&f.jittered, 50) : (double)f.prediction.step_ns;
     if (o->tokens)
-        TRY(bb_plan_training_time(o, &cluster, f.step.tokens,
-                                  !f.predicted             ? 0
-                                  : f.jittered.samples > 0 ? bb_jittered_at(&f.jittered, 50)
-                                                           : (double)f.prediction.step_ns,
-                                  &f.training));
+        TRY(bb_plan_training_time(o, &cluster, f.step.tokens, step_ns, &f.training));
+    else if (f.predicted && proxy->features & BB_FEATURE_SCALING)
+        TRY(time_epochs(proxy, config, &cluster, &o->conditions, step_ns, &f.training));
     if (o->best_order)
         TRY(bb_best_order(proxy, &config, config.gpus_per_node, &f.best));
     bb_err_mute(BB_MUTE_WARNINGS); /* of a deadlock that the line `checks` names */

@@ -307,7 +307,8 @@ def training(duration):
     if not duration:
         return
     failing = duration.get("with_failures")
-    yield say("{tokens:short} tokens take {days:short} days and {gpu_hours:short} GPU hours without failures.", duration)
+    what = "{epochs:short} epochs of {samples:short} samples" if "epochs" in duration else "{tokens:short} tokens"
+    yield say(what + " take {days:short} days and {gpu_hours:short} GPU hours without failures.", duration)
     if failing:
         lost = [f"{name} {100 * failing[key]:.2g} %" for name, key, _ in FAILURE_PARTS if is_number(failing.get(key))]
         yield say("With a failure every {mtbf_s:duration} and the best checkpoint interval, {interval_s:duration}, training "

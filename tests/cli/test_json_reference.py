@@ -43,6 +43,7 @@ RUNS = {
     "`busbar.plan/1`": [
         ("plan gpt2_large 12 4 3 --ranks 8 --ops --cluster h100-sxm-ib", 0, {}),
         ("plan dlrm --ranks 4 --compute gemm --ops --gpu-memory 80G", 0, {}),
+        ("plan scaling --ranks 4 --cluster h100-sxm-ib", 0, {}),
         ("plan transformer --model gpt3_1_3b --ranks 8 --cluster h100-sxm-ib --slow rank=1:1.1 --jitter 3% --samples 2 --dp-sync distributed "
          "--use-precision-aware-optimizer --optimizer-cpu-offload", 0, {}),
         ("plan transformer --model mixtral_8x7b --ranks 32 --tp 2 --ep 8 --pp 2 --sequence-parallel --gpus-per-node 8 --best-order "

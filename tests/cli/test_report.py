@@ -353,6 +353,8 @@ def test_findings_of_a_plan():
                                                  "training": {"tokens": 1e12, "days": 27.5, "gpu_hours": 5280., "with_failures": failures}})
     assert "Compute is predicted with the rates of the training software torch; added so that training fits: --recompute full." in text_of
     assert "1T tokens take 27.5 days and 5.28K GPU hours without failures." in text_of
+    assert "5 epochs of 50K samples take 2 days and 96 GPU hours without failures." in said(
+        "plan", proxy="p", predicted={**predicted, "training": {"epochs": 5, "samples": 50000, "days": 2., "gpu_hours": 96.}})
     assert ("With a failure every 15.6 days and the best checkpoint interval, 2.88 h, training takes 27.7 days and 5.32K GPU hours: "
             "goodput 99.3 %, lost steps 0.3 %, checkpoints 0.38 %, restarts 0.02 %, waiting for nodes 0 %.") in text_of
     plans = [result("plan", predicted={"training": {"with_failures": {**failures, "goodput": goodput}}}) for goodput in (.9, .8)]

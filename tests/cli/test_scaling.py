@@ -151,6 +151,19 @@ def test_plan_of_scaling_proxy(busbar, tmp_path):
     assert sum(t["bytes"] for t in role["traffic"]) == 44695848
 
 
+def test_plan_predicts_the_duration_of_the_epochs(busbar, tmp_path):
+    """20,019 images per rank are 156 steps of 128 images and one of 51, whose times the plans of data_parallel have."""
+    def predicted(*args):
+        return busbar.json("plan", *args, "--ranks", 64, "--model", "resnet50", "--cluster", "h100-sxm-ib", tmp_path=tmp_path, emulated=False)["predicted"]
+
+    full, last = (predicted("data_parallel", "--sync", "horovod", "--micro-batch-size", n)["step_us"] for n in (128, 51))
+    training = predicted("scaling", "--epochs", 5, "--images", 1281167)["training"]
+    assert (training["steps"], training["epochs"], training["samples"]) == (785, 5, 1281167) and "tokens" not in training
+    assert training["days"] * 86400e6 == pytest.approx(5 * (156 * full + last), rel=1e-6)
+    assert training["gpu_hours"] == pytest.approx(64 * 24 * training["days"])
+    assert "training" not in predicted("scaling", "--format", "synthetic")
+
+
 def test_sweep_runs_the_scaling_study(busbar, tmp_path):
     study = {"command": "proxy scaling", "ranks": [1, 2],
              "options": {"images": 300, "no-alone": True, "epochs": 1, "traced-steps": 0, "steps": 2},

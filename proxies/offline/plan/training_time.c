@@ -151,11 +151,15 @@ static const char *days_text(double days, char text[32])
 
 void bb_training_time_text(const struct bb_training_time *t, char *text, size_t size)
 {
-    char tokens[32], hours[32], steps[BB_THOUSANDS_TEXT], days[32];
+    const double count = t->epochs > 0 ? t->samples : t->tokens;
+    char number[32], hours[32], steps[BB_THOUSANDS_TEXT], days[32], epochs[32] = "";
 
-    snprintf(text, size, "%s token%s: %s step%s, %s, %s GPU hours without failures, restarts and evaluation",
-             count_text(t->tokens, 4, tokens), t->tokens == 1 ? "" : "s", bb_format_thousands(t->steps, steps),
-             t->steps == 1 ? "" : "s", days_text(t->days, days), count_text(t->gpu_hours, 3, hours));
+    if (t->epochs > 0)
+        snprintf(epochs, sizeof epochs, "%.0f epoch%s of ", t->epochs, t->epochs == 1 ? "" : "s");
+    snprintf(text, size, "%s%s %s%s: %s step%s, %s, %s GPU hours without failures, restarts and evaluation", epochs,
+             count_text(count, 4, number), t->epochs > 0 ? "sample" : "token", count == 1 ? "" : "s",
+             bb_format_thousands(t->steps, steps), t->steps == 1 ? "" : "s", days_text(t->days, days),
+             count_text(t->gpu_hours, 3, hours));
 }
 
 void bb_reliability_text(const struct bb_training_time *t, char *failures, char *lost, size_t size)
@@ -187,9 +191,14 @@ static json_t *reliability_json(const struct bb_reliability *r)
 
 json_t *bb_training_time_json(const struct bb_training_time *t)
 {
-    json_t *json = json_pack("{s:f, s:I, s:f, s:f}", "tokens", t->tokens, "steps", (json_int_t)t->steps, "days",
-                             t->days, "gpu_hours", t->gpu_hours);
+    json_t *json =
+        json_pack("{s:I, s:f, s:f}", "steps", (json_int_t)t->steps, "days", t->days, "gpu_hours", t->gpu_hours);
 
+    if (t->epochs > 0) {
+        json_object_set_new(json, "epochs", json_integer((json_int_t)t->epochs));
+        json_object_set_new(json, "samples", json_integer((json_int_t)t->samples));
+    } else
+        json_object_set_new(json, "tokens", json_real(t->tokens));
     if (t->with_failures.mtbf_s > 0)
         json_object_set_new(json, "with_failures", reliability_json(&t->with_failures));
     return json;

@@ -1,5 +1,5 @@
-/* training_time.h - extrapolates the predicted step time to a whole training run (`plan --tokens`), also with failures of
- * nodes (`--mtbf-node`). */
+/* training_time.h - extrapolates the predicted step time to a whole training run (`plan --tokens`, epochs of `plan
+ * scaling`), also with failures of nodes (`--mtbf-node`). */
 #ifndef BB_PROXIES_OFFLINE_PLAN_TRAINING_TIME_H
 #define BB_PROXIES_OFFLINE_PLAN_TRAINING_TIME_H
 
@@ -38,8 +38,9 @@ struct bb_reliability {
 };
 
 struct bb_training_time {
-    double tokens, steps; /* tokens: number of tokens of the training run; steps: number of whole steps that process
-                             them */
+    double tokens, steps;   /* tokens: number of tokens of the training run, 0 with epochs; steps: number of whole steps
+                               that process them */
+    double samples, epochs; /* with epochs: samples of each, and their number; otherwise 0 */
     double days, gpu_hours;
     struct bb_reliability with_failures;
 };

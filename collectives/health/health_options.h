@@ -6,7 +6,7 @@
 #define BB_COLLECTIVES_HEALTH_HEALTH_OPTIONS_H
 
 #include "bootstrap/cli/opts.h"
-#include "collectives/health/verdict.h"
+#include "collectives/health/verdict/verdict.h"
 #include "collectives/sweep/busbw_reference.h"
 
 struct bb_health_options {

@@ -5,7 +5,7 @@
 #ifndef BB_COLLECTIVES_HEALTH_INVENTORY_H
 #define BB_COLLECTIVES_HEALTH_INVENTORY_H
 
-#include "collectives/health/verdict.h"
+#include "collectives/health/verdict/verdict.h"
 #include "collectives/session/session.h"
 
 /*

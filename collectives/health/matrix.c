@@ -2,7 +2,7 @@
 #include "collectives/health/matrix.h"
 
 #include "bootstrap/base/alloc.h"
-#include "collectives/health/verdict.h"
+#include "collectives/health/verdict/verdict.h"
 
 #include <math.h>
 #include <stdbool.h>

@@ -10,7 +10,7 @@
 #ifndef BB_COLLECTIVES_HEALTH_SOAK_H
 #define BB_COLLECTIVES_HEALTH_SOAK_H
 
-#include "collectives/health/verdict.h"
+#include "collectives/health/verdict/verdict.h"
 
 /* What a test showed. */
 struct bb_soak {

@@ -8,7 +8,7 @@
 #include "bootstrap/start/mpirun.h"
 #include "bootstrap/sweep/argv.h"
 #include "collectives/health/tables.h"
-#include "collectives/health/verdict.h"
+#include "collectives/health/verdict/verdict.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #ifndef BB_COLLECTIVES_HEALTH_TABLES_H
 #define BB_COLLECTIVES_HEALTH_TABLES_H
 
-#include "collectives/health/verdict.h"
+#include "collectives/health/verdict/verdict.h"
 
 #include <stdio.h>
 

@@ -3,7 +3,7 @@
  * and checks that each slow pair of NICs that was measured is explained: by a finding on it, on one of its ends, its rail
  * or all, with no better level, and by one that is about as slow. There is no noise and no link that pairs share.
  */
-#include "collectives/health/verdict.h"
+#include "collectives/health/verdict/verdict.h"
 #include "tests/check.h"
 
 #include <math.h>

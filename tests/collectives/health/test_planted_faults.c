@@ -3,7 +3,7 @@
  * compares what is named. The machine is a model of its own: each value is the healthy one times the factors of the faults on
  * which it depends.
  */
-#include "collectives/health/verdict.h"
+#include "collectives/health/verdict/verdict.h"
 #include "tests/check.h"
 
 #include <math.h>

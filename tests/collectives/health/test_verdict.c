@@ -1,5 +1,5 @@
 /* test_verdict.c - plants faults and noise in the measurements of health, and reads the verdicts. */
-#include "collectives/health/verdict.h"
+#include "collectives/health/verdict/verdict.h"
 #include "tests/check.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* at_once.c - see at_once.h. */
-#include "collectives/health/at_once.h"
+#include "collectives/health/verdict/at_once.h"
 
 #include "bootstrap/base/alloc.h"
 
@@ -77,8 +77,8 @@ static void count_even(const struct rounds *r, struct bb_at_once *range)
     }
 }
 
-/* Sets the number of slow pairs of the range, the lowest of their ratios, and the number of fast ones in rounds with no fewer
- * pairs than a round with slow ones, in which they share the link with as many. */
+/* Sets the number of slow pairs of the range, the lowest of their ratios, and the number of fast ones in rounds with no
+ * fewer pairs than a round with slow ones, in which they share the link with as many. */
 static void count_pairs(const struct rounds *r, struct bb_at_once *range)
 {
     int fewest = r->nodes;

@@ -1,9 +1,9 @@
 /*
- * at_once.h - finds which nodes share a slow link: pairs of nodes that are fast alone, but slow while all pairs run at once.
- * A pure module.
+ * at_once.h - finds which nodes share a slow link: pairs of nodes that are fast alone, but slow while all pairs run at
+ * once. A pure module.
  */
-#ifndef BB_COLLECTIVES_HEALTH_AT_ONCE_H
-#define BB_COLLECTIVES_HEALTH_AT_ONCE_H
+#ifndef BB_COLLECTIVES_HEALTH_VERDICT_AT_ONCE_H
+#define BB_COLLECTIVES_HEALTH_VERDICT_AT_ONCE_H
 
 /* Consecutive nodes whose pairs with other nodes are slow, such as the nodes of a leaf switch with slow uplinks. */
 struct bb_at_once {
@@ -15,11 +15,12 @@ struct bb_at_once {
 };
 
 /*
- * bb_at_once_find - find the nodes that explain the slow pairs best: at least two nodes, and at most half of those with a
- * partner. Of their pairs with other nodes in a round, which share the link, the slow ones count for them and the others
- * against them. If all are fast, there may be too few of them in this round, and they count a quarter.
+ * bb_at_once_find - find the nodes that explain the slow pairs best: at least two nodes, and at most half of those with
+ * a partner. Of their pairs with other nodes in a round, which share the link, the slow ones count for them and the
+ * others against them. If all are fast, there may be too few of them in this round, and they count a quarter.
  *   partner  [rounds][nodes] the partner of each node; -1: none
- *   ratio    [rounds][nodes] value of each pair / its expectation, at both ends; NaN: the pair does not count for this end
+ *   ratio    [rounds][nodes] value of each pair / its expectation, at both ends; NaN: the pair does not count for this
+ *            end
  *   limit    a pair is slow below this ratio
  *   leaf     number of nodes of a leaf switch, which the range has in full; 1: unknown
  */

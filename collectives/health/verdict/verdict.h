@@ -1,7 +1,7 @@
 /*
  * verdict.h - the stages of `busbar health` and their verdicts. A pure module: the caller's function makes the
- * measurements, so that tests plant faults and noise without a GPU. Every rank runs the stages with the same measurements and
- * reaches the same verdicts.
+ * measurements, so that tests plant faults and noise without a GPU. Every rank runs the stages with the same
+ * measurements and reaches the same verdicts.
  *
  * Levels: a value fails below 0.80 of the expectation, or if its modified z-score against its peers is below -3.5
  * (at least ten peers) and the value is below 0.97 of their median; it is a warning below 0.93 of the expectation,
@@ -27,11 +27,11 @@
  * oversubscribed leaves that are not in the profile. A part
  * that is slow in some of its measurements only is a warning: a NIC that is slow with several partners which are
  * fast otherwise, or any part below 0.93 of the expectation in one of three measurements. A slow path is measured in
- * each direction. A slow bisection, rail or job is not a finding if one of an earlier stage explains it: its part is as slow, or
- * slower, relative to what is expected, and it has no better level.
+ * each direction. A slow bisection, rail or job is not a finding if one of an earlier stage explains it: its part is as
+ * slow, or slower, relative to what is expected, and it has no better level.
  */
-#ifndef BB_COLLECTIVES_HEALTH_VERDICT_H
-#define BB_COLLECTIVES_HEALTH_VERDICT_H
+#ifndef BB_COLLECTIVES_HEALTH_VERDICT_VERDICT_H
+#define BB_COLLECTIVES_HEALTH_VERDICT_VERDICT_H
 
 #include "bootstrap/base/err.h"
 #include "bootstrap/results/checks.h"
@@ -49,8 +49,8 @@ enum bb_health_test {
     BB_HEALTH_TO_GPU, /* copies of each GPU with its host; of the GPUs of a node with each other: the fastest partner */
     BB_HEALTH_FROM_GPU,
     BB_HEALTH_PEERS,
-    BB_HEALTH_SLOWEST_PEER, /* the slowest partner: its rate / that of the slower GPU with its fastest partner, times the
-                               typical rate */
+    BB_HEALTH_SLOWEST_PEER, /* the slowest partner: its rate / that of the slower GPU with its fastest partner, times
+                               the typical rate */
     BB_HEALTH_NODE,         /* all_reduce of the GPUs of a node */
     BB_HEALTH_PAIRS,        /* all_reduce of two GPUs with the same index on two nodes, for all indices at once */
     BB_HEALTH_BISECTION,    /* pairs of nodes of two halves, for several cuts, all at once */
@@ -143,7 +143,8 @@ struct bb_health {
     int domain_nodes;     /* this number of them; below 2: each node is one */
     double inside;        /* expected of pairs in a domain, if there are several; NaN: unknown, these are not judged */
     int node_nics;        /* of a node of the profile; 0: unknown */
-    /* leaf switches and pods: consecutive nodes that share uplinks, and the rate of the job's NICs / that of the uplinks */
+    /* leaf switches and pods: consecutive nodes that share uplinks, and the rate of the job's NICs / that of the
+     * uplinks */
     struct bb_health_tier {
         int nodes; /* 0: unknown, or none */
         double oversubscription;
@@ -175,21 +176,22 @@ struct bb_health {
     int cut;                           /* out: of the bisection: index of the cut with the median */
 };
 
-/* bb_health_run - run the tests. The caller sets the fields above `findings`, may have added findings with bb_health_add, and
- * calls bb_health_release. Returns 0, or the first error of `measure`. */
+/* bb_health_run - run the tests. The caller sets the fields above `findings`, may have added findings with
+ * bb_health_add, and calls bb_health_release. Returns 0, or the first error of `measure`. */
 int bb_health_run(struct bb_health *h) BB_MUST_CHECK;
 void bb_health_release(struct bb_health *h);
 
-/* bb_health_is_inside - return whether one of several NVLink domains of the job has both nodes, also failed ones: NICs do not
- *   connect them.
+/* bb_health_is_inside - return whether one of several NVLink domains of the job has both nodes, also failed ones: NICs
+ *   do not connect them.
  * bb_health_has_domains - return whether there are several, among the nodes that have not failed.
- * bb_health_domain_nodes - return the number of nodes in the largest one; 0: each node is one, or it is not known yet. */
+ * bb_health_domain_nodes - return the number of nodes in the largest one; 0: each node is one, or it is not known
+ *   yet. */
 bool bb_health_is_inside(const struct bb_health *h, int a, int b);
 bool bb_health_has_domains(const struct bb_health *h);
 int bb_health_domain_nodes(const struct bb_health *h);
 
-/* bb_health_uplink_share - return the part of its rate that a pair of nodes gets from oversubscribed leaves and pods while the others
- * run. partner: [nodes], as of bb_health_measure. */
+/* bb_health_uplink_share - return the part of its rate that a pair of nodes gets from oversubscribed leaves and pods
+ * while the others run. partner: [nodes], as of bb_health_measure. */
 double bb_health_uplink_share(struct bb_health *h, const int *partner, int node);
 
 /* bb_health_remark - return a finding without values. node, other, gpu: -1: does not apply. */
@@ -201,17 +203,18 @@ void bb_health_add(struct bb_health *h, const struct bb_health_finding *f);
 
 /* bb_health_median - return the median of the finite ones of values[n]; NaN: there is none.
  * bb_health_judge - return the level of a value / its expectation, without peers.
- * bb_health_exceeds - return whether a median / its expectation is so high that the expectation is probably of another machine.
- * bb_health_explaining - return the finding that explains a low value of a test between nodes, as a part `ratio` of what is
- *   expected: of those about this test and earlier ones that are as slow or slower, the one whose value is nearest to this part;
- *   NULL: there is none. */
+ * bb_health_exceeds - return whether a median / its expectation is so high that the expectation is probably of another
+ *   machine.
+ * bb_health_explaining - return the finding that explains a low value of a test between nodes, as a part `ratio` of
+ *   what is expected: of those about this test and earlier ones that are as slow or slower, the one whose value is
+ *   nearest to this part; NULL: there is none. */
 double bb_health_median(const double *values, size_t n);
 enum bb_health_level bb_health_judge(double ratio);
 bool bb_health_exceeds(enum bb_health_test test, double ratio);
 const struct bb_health_finding *bb_health_explaining(const struct bb_health *h, enum bb_health_test test, double ratio);
 
-/* bb_health_percent - write a part in percent, "51 %"; near a limit of the rule with the digits that show its side: "96.6 %".
- * Returns text. */
+/* bb_health_percent - write a part in percent, "51 %"; near a limit of the rule with the digits that show its side:
+ * "96.6 %". Returns text. */
 enum { BB_HEALTH_PERCENT_TEXT = 32 };
 const char *bb_health_percent(double part, char text[BB_HEALTH_PERCENT_TEXT]);
 
@@ -220,16 +223,18 @@ void bb_health_sort(struct bb_health *h);
 
 #define BB_HEALTH_NO_PATHS "no NIC, path or rail tested: " /* and why */
 
-/* bb_health_node_level - return the verdict on a node. Without a finding, it is unknown if most of the cluster fails a test, and a
- * warning if that is a warning. */
+/* bb_health_node_level - return the verdict on a node. Without a finding, it is unknown if most of the cluster fails a
+ * test, and a warning if that is a warning. */
 enum bb_health_level bb_health_node_level(const struct bb_health *h, int node);
 
 #define BB_HEALTH_ITEM_GPUS "GPUs of the node" /* item of the inventory */
 
-/* bb_health_is_node_size - return whether nodes are built with this number of GPUs: a power of two. With another one a GPU may be lost. */
+/* bb_health_is_node_size - return whether nodes are built with this number of GPUs: a power of two. With another one a
+ *   GPU may be lost. */
 bool bb_health_is_node_size(int gpus);
 
-/* bb_health_active - return the number of nodes that have not failed. The inventory of the only node does not end its tests. */
+/* bb_health_active - return the number of nodes that have not failed. The inventory of the only node does not end its
+ *   tests. */
 int bb_health_active(const struct bb_health *h);
 
 /* bb_health_rounds - return the number of measurements of a test without suspects.

@@ -843,6 +843,13 @@ static bool set_key(json_t *keys, const struct item *item)
     return is_set;
 }
 
+/* Megatron-LM ignores --num-query-groups without --group-query-attention (core_transformer_config_from_args); NeMo has only
+ * num_query_groups. */
+static bool is_ignored(const struct line *l, const struct item *item)
+{
+    return bb_begins_with(item->typed, "--num-query-groups") && !find_item(l, "group-query-attention");
+}
+
 /* Megatron-LM pads the vocabulary so that tp divides it. */
 static void pad_vocabulary(const struct line *l, json_t *keys)
 {
@@ -892,7 +899,9 @@ static json_t *make_model(struct line *l)
     for (size_t i = 0; i < l->n_items; i++) {
         const struct item *item = &l->items[i];
 
-        if (item->row && !item->row->ours && item->row->values && !set_key(keys, item))
+        if (is_ignored(l, item))
+            add_note(l, "left out", item, "Megatron-LM ignores it without --group-query-attention");
+        else if (item->row && !item->row->ours && item->row->values && !set_key(keys, item))
             add_note(l, "by hand", item, "not possible in the model file");
     }
     for (size_t i = 0; i < sizeof(shapes) / sizeof(*shapes); i++)

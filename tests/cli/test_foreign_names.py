@@ -202,11 +202,11 @@ def test_each_model_option_of_megatron_is_a_key_of_the_file(busbar, tmp_path, ty
 
 
 PUBLISHED = {  # options, parameters of the published weights
-    "Mistral Nemo": ("--num-layers 40 --hidden-size 5120 --ffn-hidden-size 14336 --num-attention-heads 32 --kv-channels 128 --num-query-groups 8 --vocab-size 131072",
+    "Mistral Nemo": ("--num-layers 40 --hidden-size 5120 --ffn-hidden-size 14336 --num-attention-heads 32 --kv-channels 128 --group-query-attention --num-query-groups 8 --vocab-size 131072",
                      12_247_782_400),
-    "Mixtral 8x7B": ("--num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336 --num-attention-heads 32 --num-query-groups 8 --vocab-size 32000 --num-experts 8",
+    "Mixtral 8x7B": ("--num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336 --num-attention-heads 32 --group-query-attention --num-query-groups 8 --vocab-size 32000 --num-experts 8",
                      46_702_792_704),
-    "Qwen3 30B A3B": ("--num-layers 48 --hidden-size 2048 --ffn-hidden-size 6144 --num-attention-heads 32 --kv-channels 128 --num-query-groups 4 --qk-layernorm "
+    "Qwen3 30B A3B": ("--num-layers 48 --hidden-size 2048 --ffn-hidden-size 6144 --num-attention-heads 32 --kv-channels 128 --group-query-attention --num-query-groups 4 --qk-layernorm "
                       "--num-experts 128 --moe-router-topk 8 --moe-ffn-hidden-size 768 --vocab-size 151936 --make-vocab-size-divisible-by 1187", 30_532_122_624),
     "DeepSeek V2 Lite": ("--num-layers 27 --hidden-size 2048 --ffn-hidden-size 10944 --num-attention-heads 16 --multi-latent-attention --kv-lora-rank 512 "
                          "--num-experts 64 --moe-router-topk 6 --moe-ffn-hidden-size 1408 --moe-shared-expert-intermediate-size 2816 "
@@ -220,6 +220,14 @@ def test_options_of_a_published_model_have_its_parameters(busbar, tmp_path, mode
                              "rope", "--ranks", 8)
     (tmp_path / "config.json").write_text(notes[0][1])
     assert f" {parameters:,} parameters" in busbar.run(*line.split(), cwd=tmp_path, emulated=False).stdout
+
+
+def test_megatron_ignores_query_groups_without_group_query_attention(busbar):
+    """As core_transformer_config_from_args does; NeMo has no other option of grouped queries."""
+    for typed, heads in (("--num-query-groups 2", None), ("model.num_query_groups=2", 2)):
+        _, notes = translated(busbar, "plan", "transformer", *GPT.split(), "--ranks", 8, *typed.split())
+        assert json.loads(notes[0][1]).get("num_key_value_heads") == heads
+        assert (("left out", "--num-query-groups: Megatron-LM ignores it without --group-query-attention") in notes) == (heads is None)
 
 
 def test_a_value_that_the_file_of_the_model_cannot_contain_is_named(busbar):

@@ -154,6 +154,9 @@ def test_a_profile_with_the_rate_of_another_generation_than_its_base_is_named(bu
     line = ("busbar: warning: ./mine.json: 'tflops.bfloat16' is 2250, that of base h100-sxm-ib 989, but 'generation' is still Hopper; to state it: "
             '"generation": "Ampere", "Hopper" or "Blackwell"\n')
     assert done.returncode == 0 and done.stderr == (line if warns else "")
+    for change, applies in (("transport=roce", True), ("generation=Blackwell", False)):
+        done = busbar.run("plan", "all_reduce", "--ranks", 8, "--cluster", "./mine.json", "--set", change, emulated=False, cwd=tmp_path)
+        assert done.stderr == (line if warns and applies else "")
 
 
 def test_a_faster_nic_does_not_lengthen_a_step_of_pytorch(predicted):

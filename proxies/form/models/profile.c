@@ -602,7 +602,7 @@ static void warn_of_generation(const json_t *base, const json_t *own, const char
 
 /* Replaces a cluster profile with the key "base" by the profile that this key names, with the values of its transport and
  * then its own. */
-static int complete_cluster(json_t **root, const char *path, bool warns)
+static int complete_cluster(json_t **root, const char *path, unsigned warnings)
 {
     const char *base_name = json_string_value(json_object_get(*root, "base"));
     const char *transport = json_string_value(json_object_get(*root, "transport"));
@@ -610,14 +610,14 @@ static int complete_cluster(json_t **root, const char *path, bool warns)
     int rc = 0;
 
     if (!base_name)
-        return warns ? warn_of_transport(*root, path) : 0;
+        return warnings & BB_WARN_OF_TRANSPORT ? warn_of_transport(*root, path) : 0;
     if (!find_text("clusters", base_name)) /* only a shipped one: a file could name itself */
         return reject_name("clusters", base_name, NULL);
     TRY(bb_profile_load("clusters", base_name, &base));
-    before = warns ? json_deep_copy(base) : NULL;
+    before = warnings & BB_WARN_OF_TRANSPORT ? json_deep_copy(base) : NULL;
     if (transport)
         TRY(put_transport(base, transport, false));
-    if (warns)
+    if (warnings & BB_WARN_OF_GENERATION)
         warn_of_generation(base, *root, base_name, path);
     TRY(bb_profile_change(base, *root, path));
     bb_profile_warn_of_nics(before, base, *root, path);
@@ -630,8 +630,7 @@ out:
     return rc;
 }
 
-/* warns: prints the warnings of bb_profile_load_cluster */
-static int load(const char *kind, const char *name_or_path, bool warns, json_t **root)
+static int load(const char *kind, const char *name_or_path, unsigned warnings, json_t **root)
 {
     const char *text = NULL;
     json_error_t error;
@@ -660,7 +659,7 @@ static int load(const char *kind, const char *name_or_path, bool warns, json_t *
     else if (strcmp(kind, "models") == 0 && has_other_schema(*root))
         rc = bb_err(BB_EUSAGE, "%s: schema is not supported, expected " MODEL_SCHEMA, name_or_path);
     else if (strcmp(kind, "clusters") == 0)
-        rc = complete_cluster(root, name_or_path, warns);
+        rc = complete_cluster(root, name_or_path, warnings);
     if (rc) {
         json_decref(*root);
         *root = NULL;
@@ -671,12 +670,12 @@ out:
 
 int bb_profile_load(const char *kind, const char *name_or_path, json_t **root)
 {
-    return load(kind, name_or_path, false, root);
+    return load(kind, name_or_path, 0, root);
 }
 
-int bb_profile_load_cluster(const char *name_or_path, json_t **root)
+int bb_profile_load_cluster(const char *name_or_path, unsigned warnings, json_t **root)
 {
-    return load("clusters", name_or_path, true, root);
+    return load("clusters", name_or_path, warnings, root);
 }
 
 static json_t *checksum_of(const char *kind, const char *name_or_path)

@@ -51,10 +51,13 @@ int bb_profile_validate_name(const char *kind, const char *name_or_path) BB_MUST
  */
 int bb_profile_load(const char *kind, const char *name_or_path, json_t **root) BB_MUST_CHECK;
 
-/* bb_profile_load_cluster - as bb_profile_load for "clusters"; prints a warning if the file has a base and its transport changes
- * the rate of the NICs (bb_profile_warn_of_nics) or its rate is that of another generation, or if it has no base and only the
- * name of its transport, not the values. */
-int bb_profile_load_cluster(const char *name_or_path, json_t **root) BB_MUST_CHECK;
+/* Warnings about a cluster profile. TRANSPORT: it has a base, and its transport changes the rate of the NICs
+ * (bb_profile_warn_of_nics); or it has no base and only the name of its transport, not the values. GENERATION: it has a base,
+ * and its rate is that of another generation. */
+enum bb_profile_warnings { BB_WARN_OF_TRANSPORT = 1, BB_WARN_OF_GENERATION = 2 };
+
+/* bb_profile_load_cluster - as bb_profile_load for "clusters"; prints the warnings (enum bb_profile_warnings) of `warnings`. */
+int bb_profile_load_cluster(const char *name_or_path, unsigned warnings, json_t **root) BB_MUST_CHECK;
 
 /*
  * bb_profile_change - changes values of a cluster profile, by a profile with a base or by --set.

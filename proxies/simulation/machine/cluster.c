@@ -3,6 +3,7 @@
 #include "proxies/simulation/machine/cluster.h"
 
 #include "bootstrap/base/alloc.h"
+#include "bootstrap/base/units.h"
 #include "proxies/form/models/profile.h"
 #include "proxies/simulation/machine/fabric.h"
 #include "proxies/simulation/machine/software.h"
@@ -584,19 +585,22 @@ static void warn_of_alpha_beta(const struct bb_cluster *c, const char *name_or_p
             name_or_path, c->inter.gbps, c->intra.gbps);
 }
 
-static bool sets_transport(const struct bb_opt_texts *changes)
+/* Returns the warnings about the profile that apply with the changes, too. */
+static unsigned remaining_warnings(const struct bb_opt_texts *changes)
 {
+    unsigned warnings = BB_WARN_OF_TRANSPORT | BB_WARN_OF_GENERATION;
+
     for (int i = 0; changes && i < changes->n; i++)
-        if (strncmp(changes->text[i], "transport=", strlen("transport=")) == 0)
-            return true;
-    return false;
+        warnings &= bb_begins_with(changes->text[i], "transport=")    ? ~(unsigned)BB_WARN_OF_TRANSPORT
+                    : bb_begins_with(changes->text[i], "generation=") ? ~(unsigned)BB_WARN_OF_GENERATION
+                                                                      : ~0u;
+    return warnings;
 }
 
 int bb_cluster_load_changed(const char *name_or_path, const struct bb_opt_texts *changes, struct bb_cluster *cluster)
 {
     json_t *root;
-    int rc = sets_transport(changes) ? bb_profile_load("clusters", name_or_path, &root)
-                                     : bb_profile_load_cluster(name_or_path, &root);
+    int rc = bb_profile_load_cluster(name_or_path, remaining_warnings(changes), &root);
 
     if (rc)
         return rc;

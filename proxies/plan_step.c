@@ -487,6 +487,22 @@ static void note_batch(const struct bb_plan_options *o, const struct bb_proxy_co
                               fits_larger_batch(o, config, arch, f->gpu_bytes);
 }
 
+/* Returns whether --moe-dispatch dedup could be added, also with --moe-node-limit. */
+static bool accepts_dedup(const struct bb_proxy_config *config, const struct bb_arch *arch, int node_limit)
+{
+    struct bb_proxy_config changed = *config;
+    const int muted = bb_err_is_mute();
+    double bytes;
+    int rc;
+
+    changed.transformer.dispatch = "dedup";
+    changed.transformer.node_limit = node_limit;
+    bb_err_mute(1);
+    rc = bb_training_bytes(&changed, arch, &bytes);
+    bb_err_mute(muted);
+    return rc == 0;
+}
+
 /* Set the notes of the report about options that were not given: the batch, the dispatch to experts, the rate of the head. */
 static int note_defaults(const struct bb_plan_options *o, const struct bb_proxy_config *config,
                          const struct bb_step *step, struct bb_forecast *f)
@@ -499,10 +515,11 @@ static int note_defaults(const struct bb_plan_options *o, const struct bb_proxy_
     f->head_tflops = o->rates == BB_RATES_GIVEN && config->forward_us > 0 ? config->tflops : 0;
     TRY(bb_training_load_arch(config, &arch));
     note_batch(o, config, step, &arch, f);
-    if (arch.expert_groups > 1 && ep_nodes > arch.expert_groups && !t->dispatch)
+    if (arch.expert_groups > 1 && ep_nodes > arch.expert_groups && !t->dispatch &&
+        accepts_dedup(config, &arch, arch.expert_groups))
         f->node_limit = arch.expert_groups;
     f->experts_leave_nodes = ep_nodes > 1;
-    f->accepts_dedup = ep_nodes > 1 && !t->dispatch && !t->moe_overlap;
+    f->accepts_dedup = ep_nodes > 1 && !t->dispatch && !t->moe_overlap && accepts_dedup(config, &arch, 0);
 out:
     return rc;
 }

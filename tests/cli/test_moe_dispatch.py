@@ -175,6 +175,17 @@ def test_large_exposed_traffic_of_experts_has_advice(busbar, more, advice):
     assert "  dispatch " not in busbar.run(*args, "--ep", 8, emulated=False).stdout
 
 
+@pytest.mark.parametrize("more", ["--moe-imbalance 0.5", "--seq-length 4095", "--fp8-dispatch", "--tp 2 --sequence-parallel --etp 2 --moe-dispatch all_gather"])
+@pytest.mark.parametrize("step", ["qwen3_30b_a3b --layers 8 --ranks 64 --ep 32", "deepseek_v3 --layers 8 --ranks 128 --ep 64"])
+def test_an_advised_dispatch_is_accepted(busbar, step, more):
+    """dedup requires equal numbers of rows. all_gather has a communicator of its own with etp above 1, and experts on several nodes."""
+    args = f"plan transformer --model {step} --dp-sync distributed --micro-batches 4 --cluster h100-sxm-ib {more}".split()
+    line, = re.findall("^  dispatch +(.*)$", busbar.run(*args, emulated=False).stdout, re.M)
+    advised = line.split("try: ")[1].split() if "try: " in line else []
+    assert busbar.run(*args, *advised, "--quiet", emulated=False).returncode == 0
+    assert ("dedup" in advised) == ("fp8" in more), line
+
+
 @pytest.mark.parametrize("micro_batches,advised", [(1, False), (2, True)])
 def test_overlap_of_experts_is_advised_only_if_it_shortens_the_step(busbar, micro_batches, advised):
     """The traffic of one micro-batch overlaps the GEMMs of another one."""

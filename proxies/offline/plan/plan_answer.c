@@ -281,7 +281,8 @@ static void write_dispatch(const struct answer *a, const struct bb_forecast *f, 
     const double share = (double)a->group_ns / (double)a->slowest.all.step_ns;
 
     bb_forecast_dispatch_text(f, text, TEXT);
-    if (text[0] || !f || !a->group || !bb_begins_with(a->group, "ep") || share < HUGE_EXPERTS)
+    if (text[0] || !f || !a->group || share < HUGE_EXPERTS ||
+        !(bb_begins_with(a->group, "ep") || strcmp(a->group, "tp_ep") == 0)) /* tp_ep: all_gather with etp above 1 */
         return;
     if (f->accepts_dedup || f->lacks_moe_overlap || f->experts_leave_nodes)
         snprintf(text, TEXT, "exposed traffic of experts takes %.0f%% of the step%s", 100 * share,

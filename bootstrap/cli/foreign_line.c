@@ -149,7 +149,7 @@ static void read_program(struct line *l, const char *word)
         l->program = row->text;
 }
 
-/* Replaces a letter by the name of the option: "-N" of srun is --nodes. */
+/* Replaces a letter by the name of the option: "-N" of srun is --nodes. A number may follow the letter: "-N4". */
 static void expand_letter(const struct line *l, struct item *item)
 {
     static const struct {
@@ -161,16 +161,21 @@ static void expand_letter(const struct line *l, struct item *item)
                    {"mpirun", 'N', "ppn"},
                    {NULL, 'm', "module"}};
 
-    for (size_t i = 0; i < sizeof(letters) / sizeof(*letters) && l->set->programs && item->length == 1; i++) {
+    const char *const number = item->name + 1;
+    const bool is_letter = number[strspn(number, "0123456789")] == '\0';
+
+    for (size_t i = 0; i < sizeof(letters) / sizeof(*letters) && l->set->programs && is_letter; i++) {
         const struct bb_foreign_name launchers[] = {{.name = letters[i].launchers}, {.name = NULL}};
 
         if (*item->name != letters[i].letter ||
             (letters[i].launchers && !(l->launcher && bb_foreign_find(launchers, l->launcher, strlen(l->launcher)))))
             continue;
+        item->value = *number ? number : NULL;
         item->name = letters[i].name;
         item->length = strlen(item->name);
         item->row = bb_opts_find_foreign(l->set, item->name, item->length);
         item->opt = NULL;
+        return;
     }
 }
 
@@ -198,7 +203,8 @@ static struct item read_item(const struct line *l, char **word, bool named)
         item.length -= (size_t)(section + 1 - item.name);
         item.name = section + 1;
     }
-    read_values(set, &item, word, named);
+    if (!item.value)
+        read_values(set, &item, word, named);
     of_value = bb_opts_find_value(set, item.name, item.length, item.value);
     if (of_value) {
         item.row = of_value;
@@ -344,12 +350,23 @@ static long read_number(const char *text)
     return value > limit ? limit : value < -limit ? -limit : value;
 }
 
+static bool starts_torchrun(const struct line *l)
+{
+    const struct item *module = find_item(l, "module");
+    bool starts = module && module->value && bb_begins_with(module->value, "torch.distributed");
+
+    for (size_t i = 0; i < l->n_items; i++)
+        starts |= !*l->items[i].name && strcmp(bb_base_name(l->items[i].typed), "torchrun") == 0;
+    return starts;
+}
+
 /* Returns the number of ranks; 0: unknown. */
 static long ranks_of(const struct line *l)
 {
     const struct item *nodes = find_item(l, "nodes nnodes num-nodes hosts num-hosts num-machines");
     const struct item *gpus = find_item(l, "num-gpus"); /* DeepSpeed: of each node */
-    const long n_nodes = nodes ? read_number(nodes->value) : 0, given = read_number(value_of(l, "--gpus-per-node"));
+    const long given = read_number(value_of(l, "--gpus-per-node"));
+    const long n_nodes = nodes ? read_number(nodes->value) : given > 0 && starts_torchrun(l);
     const long ranks = gpus && n_nodes > 0 ? 0 : read_number(value_of(l, "--ranks"));
     const long per_node = gpus && gpus->value ? read_number(gpus->value) : given;
 
@@ -396,6 +413,7 @@ static bool translate_instances(struct line *l, const struct item *item)
 /* torchtitan: "--model.name llama3 --model.flavor 8B" is llama3_8b. */
 static bool translate_flavor(struct line *l, const struct item *item)
 {
+    static const char only[] = "deepseek_v3_671b"; /* the published DeepSeek-V3; torchtitan has smaller ones, too */
     const struct item *name = find_item(l, "name"), *flavor = find_item(l, "flavor");
     char *model, *reason;
 
@@ -404,6 +422,8 @@ static bool translate_flavor(struct line *l, const struct item *item)
     model = bb_format("%s_%s", name->value, flavor->value);
     for (char *at = model; *at; at++)
         *at = (char)(*at == '-' || *at == '.' ? '_' : tolower((unsigned char)*at));
+    if (strcmp(model, only) == 0)
+        *strrchr(model, '_') = '\0';
     if (item == flavor && l->set->layers_of(model) > 0)
         add_fragment(l, bb_format("--model"), bb_format("--model %s", model), TRANSLATED);
     else if (l->set->layers_of(model) <= 0) {
@@ -759,6 +779,21 @@ static void add_torchtitan(struct line *l, bool has_cluster)
         add_options(l, "--software torch", COMPANION);
 }
 
+/* torchrun starts the ranks of one node, unless it gets --nnodes. */
+static void add_ranks_of_node(struct line *l)
+{
+    char *text;
+    size_t at;
+
+    if (find_item(l, "nnodes") || !starts_torchrun(l) || *translated_value(l, "--ranks") || ranks_of(l) <= 0 ||
+        !bb_opts_find(l->set, 0, "ranks", 5, &at))
+        return;
+    text = bb_format("--ranks %ld", ranks_of(l));
+    add_options(l, text, COMPANION);
+    free(text);
+    add_note(l, "added", NULL, "--ranks: torchrun starts one node without --nnodes");
+}
+
 /* Removes --fp8-param-gather from a line whose parameters are not sharded. */
 static void remove_gather(struct line *l)
 {
@@ -973,6 +1008,7 @@ static void translate_line(struct line *l)
     add_overlap(l, has_cluster);
     add_loss(l);
     add_torchtitan(l, has_cluster);
+    add_ranks_of_node(l);
     remove_gather(l);
 }
 

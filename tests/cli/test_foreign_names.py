@@ -375,6 +375,13 @@ def test_launch_scripts_become_a_command_that_runs(busbar, tmp_path, script):
     assert len(notes) <= 12
 
 
+@pytest.mark.parametrize("option", ["--replay", "--kineto", "--import-trace"])
+def test_options_that_read_a_trace_name_what_is_written(busbar, option):
+    """Neither plan nor proxy reads a recorded trace; "did you mean --delay" would be wrong."""
+    assert refusal(busbar, "transformer", option, "t.json").startswith(f"{option} has no counterpart here: a recorded trace is not read; ")
+    assert "a recorded trace is not read" in busbar.run("proxy", "transformer", option, "t.json", emulated=False).stderr
+
+
 @pytest.mark.parametrize("typed,ours,note", [
     ("--parallelism.context_parallel_degree 2", "--model llama3_8b --cp 2 --cluster h100-sxm-ib --dp-sync zero3 --cp-comm all_gather --software torch",
      ("added", "--cp-comm all_gather: torchtitan's default of context_parallel_rotate_method")),
@@ -416,11 +423,19 @@ LAUNCHED = [  # line of another tool, begin of the proposed command, what the us
     ("srun -N 4 python pretrain_gpt.py --tensor-model-parallel-size 8 --model llama3_8b --bf16", "transformer --ranks 32 --tp 8", None),
     ("srun -N 4 -n 16 --ntasks-per-node 4 python pretrain_gpt.py --tensor-model-parallel-size 4 --model llama3_8b", "transformer --ranks 16 --gpus-per-node 4 --tp 4", None),
     ("mpirun -np 16 -N 8 python train.py --tp-size 2 --model llama3_8b", "transformer --ranks 16 --gpus-per-node 8 --tp 2", None),
+    ("srun -N4 -n16 --ntasks-per-node 4 python pretrain_gpt.py --tensor-model-parallel-size 4 --model llama3_8b", "transformer --ranks 16 --gpus-per-node 4 --tp 4", None),
+    ("srun -N4 pretrain_gpt.py --tensor-model-parallel-size 8 --model llama3_8b", "transformer --ranks 32 --tp 8", None),
+    ("torchrun --nproc_per_node 8 train.py --model.name deepseek_v3 --model.flavor 671B --parallelism.expert_parallel_degree 8",
+     "transformer --gpus-per-node 8 --model deepseek_v3 --ep 8 --dp-sync zero3 --ranks 8", None),
+    ("python -m torch.distributed.run --nproc_per_node 4 pretrain_gpt.py --tensor-model-parallel-size 4 --model llama3_8b --overlap-grad-reduce",
+     "transformer --gpus-per-node 4 --tp 4 --model llama3_8b --loss unfused --ranks 4", None),
+    ("torchrun --nproc_per_node 8 train.py --model.name llama3 --model.flavor 8B --parallelism.data_parallel_replicate_degree 2",
+     "transformer --gpus-per-node 8 --model llama3_8b --dp-sync hsdp --dp 8 --shard-size 4 --ranks 8", None),
     ("accelerate launch train.py --num_processes 8 --bf16", "transformer --ranks 8 --dtype bfloat16", "--model is missing"),
     ("accelerate launch --num_processes 8 --use_fsdp train.py --model llama3_8b", "transformer --ranks 8 --dp-sync zero3", None),
     ("deepspeed --num_gpus 8 train.py --deepspeed --zero-stage 3 --model llama3_8b", "transformer --ranks 8 --dp-sync zero3", None),
     ("torchrun --nproc_per_node 8 run_clm.py --model_name_or_path llama3_8b --bf16 --per_device_train_batch_size 2 --block_size 1024",
-     "transformer --gpus-per-node 8 --model llama3_8b", "requires --ranks N"),
+     "transformer --gpus-per-node 8 --model llama3_8b", None),
     ("transformer torchrun --nproc_per_node 8 --nnodes 2 -m torchtitan.train --model llama3_8b --training.seq_len 8192", "transformer --gpus-per-node 8 --ranks 16", None),
     ("megatron --tp-size 2 --gpus 8 --model llama3_8b", "transformer --tp 2 --ranks 8", None), ("--tp-size 2 --gpus 8 --model llama3_8b", "transformer --tp 2 --ranks 8", None),
     ("bash pretrain.sh --tp-size 2 --gpus 8 --model llama3_8b", "transformer --tp 2 --ranks 8", None),

@@ -56,6 +56,7 @@ struct run {
     } * past;                       /* [n_past] values of the tests before the one that was interrupted */
     size_t n_past, n_repeated;      /* n_repeated: number of them that `measure` has returned */
     struct bb_health_finding *lost; /* of the lost nodes */
+    unsigned recorded;              /* kinds of records that this rank had before a restart, by bit_of */
     bool *left;                     /* [nodes] after a restart: the node has left, because GPUs may be lost */
     int *first_nodes, first_rank;   /* after a restart: node of each rank, and this rank, when the run began */
     uint64_t verified;              /* number of verified measurements, the seed of their data */
@@ -353,6 +354,11 @@ enum {
     LOST       /* arg: test that is measured again without the node; struct bb_health_finding */
 };
 
+static unsigned bit_of(int kind)
+{
+    return kind < BB_JOURNAL_COMMAND ? 0 : 1U << (kind - BB_JOURNAL_COMMAND);
+}
+
 static void record(struct run *r, int kind, int arg, const void *data, size_t bytes)
 {
     bb_journal_append(r->session.world.supervised.journal, kind, arg, data, bytes);
@@ -460,6 +466,7 @@ static void read_record(struct run *r, const struct bb_journal_record *record, s
 {
     struct bb_health_finding f = {0};
 
+    r->recorded |= bit_of(record->kind);
     if (record->kind == FINDING || record->kind == LOST)
         memcpy(&f, record->data, sizeof f);
     if (record->kind == BEGIN || record->kind == LOST)
@@ -526,6 +533,24 @@ static void lose_node(struct run *r, int node, int test)
     record(r, LOST, test, &f, sizeof f);
 }
 
+/* The ranks make the same collective calls only if they have the same records: one of them may be cut where memory was
+ * short. */
+static int check_records(struct run *r)
+{
+    const unsigned needed = bit_of(NODE_OF) | bit_of(HOSTS) | bit_of(SLURM),
+                   shared = needed | bit_of(DOMAINS) | bit_of(COUNTERS);
+    struct bb_world *w = &r->session.world;
+    unsigned *all;
+    int rc;
+
+    all = bb_world_gather(w, &r->recorded, sizeof *all, &rc);
+    for (int rank = 0; rank < w->size && rc == 0; rank++)
+        if ((all[rank] & needed) != needed || ((all[rank] ^ all[0]) & shared) != 0)
+            rc = BB_WORLD_ERR(w, BB_EFAIL, "the records of rank %d (%s) are missing", rank, w->hosts[rank]);
+    free(all);
+    return rc;
+}
+
 /* Restores what the ranks had recorded before the restart, and the numbers of the nodes. The test that was interrupted is
  * measured again, without the lost nodes. */
 static int restore(struct run *r)
@@ -539,8 +564,7 @@ static int restore(struct run *r)
     r->report.lost_ranks = json_array();
     while (bb_journal_next(&r->records, &record))
         read_record(r, &record, &begun);
-    if (!r->first_nodes || !r->left)
-        return bb_err(BB_EFAIL, "the records of this rank are missing");
+    TRY(check_records(r));
     w->nodes = r->health.nodes;
     w->node = r->first_nodes[r->first_rank];
     TRY(bb_world_allgather(w, &w->node, w->node_of, sizeof w->node));
@@ -919,10 +943,10 @@ static int run_health(struct run *r, int argc, char **argv)
         TRY(restore(r));
     TRY(make_nodes(r));
     TRY(find_nics(r));
-    if (!s->world.restarted)
+    if (!s->world.restarted) {
         TRY(find_domains(r));
-    if (!r->slurm)
         TRY(name_for_slurm(r));
+    }
     r->report.hosts = r->hosts;
     r->report.slurm = r->slurm;
     r->tables.nodes = r->health.nodes;

@@ -1159,6 +1159,36 @@ def test_slurm_gets_its_own_names_of_nodes(busbar, tmp_path, lost):
     assert re.findall("(?m)^scontrol update nodename=(\\S+) ", done.stdout) == ["rack7-gpu2"], done.stdout + done.stderr
 
 
+def test_restarted_ranks_have_the_same_records(busbar, tmp_path):
+    """The names for Slurm, which all ranks find together, are lost in one rank (memory was short): the run ends, instead of waiting for it."""
+    name, path = b"rack7-gpu", tmp_path / "r.json"
+    program = [busbar.build / "busbar-emulated", "health", "--quick", "--only", "gpu", "--soak", "20s", "--timeout", "60", "--json", path]
+    parts = [(":", "-n", "1", "env", f"SLURMD_NODENAME=rack7-gpu{node}", *map(str, program)) for node in range(3)]
+    job = subprocess.Popen([busbar.mpirun, *sum(parts, ())[1:]], env=busbar.environment({**LOST, "EMU_NODES": "3", "EMU_FAULT": ""}),
+                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        while job.poll() is None and not (path.exists() and '"stage": "soak"' in path.read_text()):
+            time.sleep(0.05)
+        supervisors = {}
+        for pid in pathlib.Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split():
+            rank = re.search(rb"\0OMPI_COMM_WORLD_RANK=(\d)\0", pathlib.Path(f"/proc/{pid}/environ").read_bytes())
+            if rank:
+                supervisors[int(rank[1])] = pid
+        journal, = (fd for fd in pathlib.Path(f"/proc/{supervisors[1]}/fd").iterdir() if "busbar-journal" in os.readlink(fd))
+        records, at = journal.read_bytes(), 0
+        while name not in records[at + 16 : at + 16 + int.from_bytes(records[at + 8 : at + 16], "little")]:
+            at += 16 + int.from_bytes(records[at + 8 : at + 16], "little")
+        with open(journal, "r+b") as file:
+            file.seek(at)
+            file.write((40).to_bytes(4, "little"))  # a kind that no record has
+        child = pathlib.Path(f"/proc/{supervisors[2]}/task/{supervisors[2]}/children").read_text().split()[0]
+        os.kill(int(child), signal.SIGKILL)
+        stderr = job.communicate(timeout=30)[1]
+    finally:
+        job.kill()
+    assert job.returncode == 1 and re.search(r"busbar: the records of rank 1 \(\S+\) are missing", stderr), stderr
+
+
 @pytest.mark.parametrize("env,status,nodes", [({"EMU_FAULT": "", "EMU_SLOW": "link=node2-nic0:0.5"}, 5, ["2"]), ({}, 4, ["0"]), ({"EMU_FAULT": ""}, 0, [])])
 def test_quiet_prints_only_the_lines_of_drain(busbar, env, status, nodes):
     """A prolog can execute what is printed; with --json - only the JSON is printed."""

@@ -677,6 +677,15 @@ static void print_matrix(const struct bb_health_report *r)
 
 /* ---- results ---- */
 
+/* Returns the expectation of a value; NaN: unknown, or of a pair in an NVLink domain, which the bisection does not
+ * judge. */
+static double expectation_of(const struct bb_health *h, enum bb_health_test test, int node, int partner, double share)
+{
+    if (partner < 0 || !bb_health_is_inside(h, node, partner))
+        return h->expected[test] * share;
+    return test == BB_HEALTH_PAIRS ? h->inside : NAN;
+}
+
 int bb_health_save_row(const struct bb_health_report *r, enum bb_health_test test, int node, int gpu, int partner,
                        double share, double value)
 {
@@ -689,11 +698,12 @@ int bb_health_save_row(const struct bb_health_report *r, enum bb_health_test tes
         bb_health_matrix_add(r->matrix, r->health->nodes, node, partner, gpu, value, share);
     if (!r->session->json || isnan(value))
         return 0;
-    return bb_results_row(r->session->json,
-                          json_pack("{s:s, s:s, s:i, s:s, s:i, s:s?, s:o, s:i, s:f, s:s}", "stage", row->stage, "test",
-                                    row->name, "node", node, "host", host_of(r, node), "gpu", gpu, "pci",
-                                    d ? d->pci : NULL, "partner", number_or_null(partner), "attempt",
-                                    r->health->attempt, "value", value, "unit", row->unit));
+    return bb_results_row(
+        r->session->json,
+        json_pack("{s:s, s:s, s:i, s:s, s:i, s:s?, s:o, s:i, s:f, s:o, s:s}", "stage", row->stage, "test", row->name,
+                  "node", node, "host", host_of(r, node), "gpu", gpu, "pci", d ? d->pci : NULL, "partner",
+                  number_or_null(partner), "attempt", r->health->attempt, "value", value, "expected",
+                  bb_json_real(expectation_of(r->health, test, node, partner, share)), "unit", row->unit));
 }
 
 /* Names the NIC of a finding, if it is known: by its RDMA device, or, of GPUs that share NICs, by its number in the profile. */

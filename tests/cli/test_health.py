@@ -373,6 +373,19 @@ def test_values_of_oversubscribed_leaves_are_printed_with_their_expectation(busb
     assert re.search(r"pairs .*, expected 23\.\d+ \(of each pair 23\.\d+ to 46\.\d+, by the load of its uplinks\)\n", done.stdout)
 
 
+def test_values_of_pairs_have_their_own_expectation(busbar, tmp_path, leaves):
+    """At 4:1, the 4 nodes of a leaf share the rate of one of them; all pairs are healthy, so each value is what its pair is expected to reach."""
+    root, found, _ = health(busbar, tmp_path, "--from", "pairs", ranks=24, nodes=12, EMU_CLUSTER=str(leaves(4)))
+    assert not found and all(row["value"] == pytest.approx(row["expected"], rel=0.04) for row in root["results"])
+    rows = [row for row in root["results"] if row["stage"] in ("pairs", "bisection")]
+    for at in range(0, len(rows), 24):  # a measurement: 2 GPUs of each node; the pairs are alone, or share the uplinks of a leaf
+        leaving = [sum(row["node"] // 4 == leaf and row["partner"] // 4 != leaf for row in rows[at : at + 24]) / 2 for leaf in range(3)]
+        alone = [row["expected"] * max(leaving[row["node"] // 4], leaving[row["partner"] // 4]) for row in rows[at : at + 24]
+                 if row["node"] // 4 != row["partner"] // 4]
+        inside = [row["expected"] for row in rows[at : at + 24] if row["node"] // 4 == row["partner"] // 4]
+        assert alone + inside == pytest.approx([max(row["expected"] for row in rows)] * 24)
+
+
 @pytest.mark.parametrize("rails, over, slow, part, found", [(False, 2, 1, 1, set()), (False, 2, 0.25, 0.5, {("fail", "leaf", 2, None)}),
                                                             (False, 8, 1, 0.5, set()), (True, 2, 1, 0.5, set())])
 def test_uplinks_of_leaves_include_nics_of_gpus_that_the_job_does_not_use(busbar, tmp_path, rails, over, slow, part, found):

@@ -443,7 +443,7 @@ def test_findings_name_what_is_slow():
 
 def test_health_shows_the_worst_node_first_and_the_slow_pairs():
     def value(node, gpu, partner, gbps):
-        return {"stage": "pairs", "test": "pairs", "node": node, "host": "abc"[node], "gpu": gpu, "partner": partner, "value": gbps}
+        return {"stage": "pairs", "test": "pairs", "node": node, "host": "abc"[node], "gpu": gpu, "partner": partner, "value": gbps, "unit": "GB/s"}
     rows = [value(a, gpu, b, 20. if gpu and 2 in (a, b) else 40.) for a in range(3) for b in range(3) if a != b for gpu in (0, 1)]
     nic = {"level": "fail", "stage": "pairs", "part": "nic", "node": 2, "other_node": None, "host": "c", "gpu": 1, "name": "NIC of GPU 1 of c", "reason": "pairs 20 GB/s"}
     levels = [{"node": node, "host": host, "level": level} for node, host, level in ((0, "a", "ok"), (1, "b", "ok"), (2, "c", "fail"))]
@@ -455,7 +455,11 @@ def test_health_shows_the_worst_node_first_and_the_slow_pairs():
     assert [row[:3] for row in pairs.rows] == [["a", "c", 20.], ["b", "c", 20.]]
     assert said("health", **data) == ("FAILED: pairs 20 GB/s. 3 nodes: 2 ok, 0 warn, 1 fail, 0 unknown; expected by x. "
                                       "fail, stage pairs: NIC of GPU 1 of c: pairs 20 GB/s.")
-    assert "share of the expected 40 GB/s" in pairs.about and pairs.columns[3] == "of the expected 40 GB/s"
+    assert "share of the expected 40 GB/s" in pairs.about and pairs.columns[3:] == ["expected (GB/s)", "share"] and pairs.rows[0][3:] == [40., "50 %"]
+    leaf = [{**row, "expected": 20. if 2 in (row["node"], row["partner"]) else 40.} for row in rows]  # c is in another leaf
+    (nodes,), (pairs,) = (list(make([result("health", **{**data, "results": leaf})])) for make in (health.nodes, health.pairs))
+    assert pairs.traces[0]["z"] == [[None, 1, 1], [1, None, 1], [1, 1, None]] and not pairs.rows and [row[-1] for row in nodes.rows] == ["100 %"] * 3
+    assert "the expected 20 to 40 GB/s (by the load of the uplinks) that" in pairs.about and "100 % of the expected 20 GB/s" in pairs.traces[0]["hovertext"][0][2]
     domains = {**data, "tests": [{**data["tests"][0], "domain_expected": 80., "domain_median": 80.}], "verdicts": [
         {**level, "domain": 0 if level["node"] < 2 else 2} for level in levels]}  # NVLink connects a and b
     (nodes,), (pairs,) = (list(make([result("health", **domains)])) for make in (health.nodes, health.pairs))

@@ -78,6 +78,7 @@ enum bb_slurm_action { BB_SLURM_WRITE, BB_SLURM_SUBMIT, BB_SLURM_PRINT };
  * by SLURM_ARRAY_TASK_ID.
  *   wanted   [n] the combinations to run, in order
  *   action   WRITE: write the scripts; SUBMIT: also submit each script with sbatch; PRINT: write no file
+ *   gather   command line that gathers the results in the folder `here`, for a comment of the scripts
  *   out      receives the sbatch command line for each script (WRITE), the id of each array job (SUBMIT), or the scripts,
  *            each after its file name (PRINT)
  *   Returns  0; -BB_EFAIL after an error message, also if sbatch fails
@@ -95,6 +96,6 @@ enum bb_slurm_action { BB_SLURM_WRITE, BB_SLURM_SUBMIT, BB_SLURM_PRINT };
  * of the sweep (state.h) and exits with the run's status.
  */
 int bb_slurm_write(const struct bb_launch_runs *s, const struct bb_sweep_run *const wanted[], size_t n,
-                   enum bb_slurm_action action, FILE *out) BB_MUST_CHECK;
+                   enum bb_slurm_action action, const struct bb_argv *gather, FILE *out) BB_MUST_CHECK;
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/outfile.h"
+#include "bootstrap/base/units.h"
 #include "bootstrap/sweep/state.h"
 
 #include <stdlib.h>
@@ -118,11 +119,25 @@ static void put_head(const struct bb_launch_runs *p, const struct array *a, FILE
         put_line(json_string_value(json_array_get(lines, i)), max_ranks(a), gpus, out);
 }
 
-static void put_functions(const struct bb_launch_runs *p, FILE *out)
+/* Prints a word of a command in a comment: quoted, and without line breaks, which would end the comment. */
+static void put_comment_word(const char *word, FILE *out)
 {
-    fputs("# Written by busbar sweep: one task per combination of a study. To gather the results:\n"
-          "# busbar sweep STUDY --gather\nset -u\ndir=",
-          out);
+    char *visible = bb_visible_text(word);
+
+    bb_quote(visible, out);
+    free(visible);
+}
+
+static void put_functions(const struct bb_launch_runs *p, const struct bb_argv *gather, FILE *out)
+{
+    fputs("# Written by busbar sweep: one task per combination of a study. To gather the results:\n# cd ", out);
+    put_comment_word(p->here, out);
+    fputs(" &&", out);
+    for (size_t i = 0; i < gather->n; i++) {
+        fputc(' ', out);
+        put_comment_word(gather->word[i], out);
+    }
+    fputs("\nset -u\ndir=", out);
     bb_quote(p->dir, out);
     fputs("\n\n# kept FILE JSON: record an input file; a file that the run writes is not older than the start.\n"
           "kept() {\n"
@@ -211,12 +226,12 @@ static void put_task(const struct bb_launch_runs *p, const struct bb_sweep_run *
     bb_argv_release(&words);
 }
 
-static void put_script(const struct bb_launch_runs *p, const struct array *a, FILE *out)
+static void put_script(const struct bb_launch_runs *p, const struct array *a, const struct bb_argv *gather, FILE *out)
 {
     const json_t *setup = slurm_key(p, "setup");
 
     put_head(p, a, out);
-    put_functions(p, out);
+    put_functions(p, gather, out);
     fputs("cd ", out);
     bb_quote(p->here, out);
     fputs(" || exit 1\n", out);
@@ -259,7 +274,7 @@ static int submit_array(const char *path, size_t tasks, FILE *out)
 /* Writes the script of one array job. number: suffix of the script's file name (NAME-1.slurm); 0: no suffix, for a
  * study with a single array job */
 static int write_array(const struct bb_launch_runs *p, const struct array *a, int number, enum bb_slurm_action action,
-                       FILE *out)
+                       const struct bb_argv *gather, FILE *out)
 {
     char *path = number ? bb_format("%s/%s-%d.slurm", p->dir, p->study->name, number)
                         : bb_format("%s/%s.slurm", p->dir, p->study->name);
@@ -268,12 +283,12 @@ static int write_array(const struct bb_launch_runs *p, const struct array *a, in
 
     if (action == BB_SLURM_PRINT) {
         fprintf(out, "# file: %s\n", path);
-        put_script(p, a, out);
+        put_script(p, a, gather, out);
         free(path);
         return 0;
     }
     TRY(bb_outfile_open_private(&file, path, "the array job")); /* mode 0600: the script sets environment variables */
-    put_script(p, a, file.out);
+    put_script(p, a, gather, file.out);
     TRY(bb_outfile_close(&file, "the array job", 0));
     if (action == BB_SLURM_SUBMIT)
         TRY(submit_array(path, a->n, out));
@@ -306,7 +321,7 @@ static void take_array(const struct bb_sweep_run **left, size_t *n, bool by_rank
 }
 
 int bb_slurm_write(const struct bb_launch_runs *p, const struct bb_sweep_run *const wanted[], size_t n,
-                   enum bb_slurm_action action, FILE *out)
+                   enum bb_slurm_action action, const struct bb_argv *gather, FILE *out)
 {
     size_t left_n = n, max_tasks = slurm_count(p, "tasks_per_array", TASKS_PER_ARRAY);
     const struct bb_sweep_run **left;
@@ -319,7 +334,7 @@ int bb_slurm_write(const struct bb_launch_runs *p, const struct bb_sweep_run *co
     memcpy(left, wanted, n * sizeof(*left));
     while (rc == 0 && left_n > 0) {
         take_array(left, &left_n, by_ranks, max_tasks, &a);
-        rc = write_array(p, &a, number || left_n ? ++number : 0, action, out);
+        rc = write_array(p, &a, number || left_n ? ++number : 0, action, gather, out);
     }
     free(left);
     free(a.task);

@@ -445,16 +445,36 @@ static int run_wanted(struct sweep *s)
     return rc;
 }
 
+/* Returns the command line that gathers the results of array jobs, in the folder in which the runs start. */
+static struct bb_argv gather_words(const struct sweep *s)
+{
+    const struct options *o = &s->options;
+    struct bb_argv words = {0};
+
+    bb_argv_add(&words, "busbar");
+    bb_argv_add(&words, "sweep");
+    bb_argv_add(&words, "%s", s->study.path);
+    bb_argv_add(&words, "--gather");
+    bb_argv_add(&words, "--output=%s", s->dir);
+    if (o->ranks)
+        bb_argv_add(&words, "--ranks=%s", o->ranks);
+    if (s->combinations.n > 1000) /* the default */
+        bb_argv_add(&words, "--max-combinations=%d", o->max_combinations);
+    return words;
+}
+
 static int write_slurm(struct sweep *s)
 {
     const struct bb_sweep_run **list = list_wanted(s);
     const enum bb_slurm_action action = s->options.list     ? BB_SLURM_PRINT
                                         : s->options.submit ? BB_SLURM_SUBMIT
                                                             : BB_SLURM_WRITE;
-    int rc = bb_slurm_write(&s->launch, list, s->to_run, action, stdout);
+    struct bb_argv gather = gather_words(s);
+    int rc = bb_slurm_write(&s->launch, list, s->to_run, action, &gather, stdout);
 
     if (rc == 0 && s->to_run == 0)
         bb_warn("all combinations have run, so no array job was written");
+    bb_argv_release(&gather);
     free(list);
     return rc;
 }

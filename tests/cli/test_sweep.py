@@ -434,6 +434,20 @@ def test_slurm_folder_with_odd_characters(sweep):
     assert sweep(study(), "--gather", "-o", odd).returncode == 0
 
 
+def test_slurm_script_has_the_command_that_gathers_its_results(sweep):
+    """From any folder, without options of the user, and not the results of another folder."""
+    assert sweep(study(), "--slurm").returncode == 0  # NAME.sweep
+    submit(sweep(study(), "--slurm", "-o", "a b'", "--ranks", "4,8"), sweep)
+    script = (sweep.dir.parent / "a b'" / "study.slurm").read_text()
+    line = next(line for line in script.splitlines() if line.endswith("--ranks=4,8"))
+    done = subprocess.run(line.lstrip("# ").replace("busbar sweep", f"{sweep.busbar} sweep"), shell=True, cwd="/", capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert [row[0] for row in table(done)] == ["4", "8"]
+    assert sweep(study(repeats=1001), "--slurm", "--max-combinations", "2000", "-o", "x\ny").returncode == 0
+    script = (sweep.dir.parent / "x\ny" / "study-1.slurm").read_text()  # a line break would end the comment
+    assert "x y' --max-combinations=2000\nset -u\n" in script
+
+
 def test_slurm_failures_and_time(sweep):
     failing = study(cases=[{"name": "bad", "environment": {"ACT": "fail"}},
                            {"name": "late", "environment": {"ACT": "hang"}, "timeout_s": 0.2}, {"name": "good"}])

@@ -106,9 +106,14 @@ enum { N_RUNS = sizeof(runs) / sizeof(runs[0]) };
 
 /* Runs `busbar sweep`. The commands that a study may run are passed as an argument, because bootstrap/ does not
  * depend on collectives/ and proxies/. */
+static int count_sweep_main(int argc, char **argv, size_t *ran)
+{
+    return bb_sweep_main(argc, argv, runs, N_RUNS, ran);
+}
+
 static int sweep_main(int argc, char **argv)
 {
-    return bb_sweep_main(argc, argv, runs, N_RUNS);
+    return count_sweep_main(argc, argv, NULL);
 }
 
 static int report_main(int argc, char **argv)
@@ -123,7 +128,7 @@ static int health_main(int argc, char **argv)
 
 static int calibrate_main(int argc, char **argv)
 {
-    return bb_calibrate_main(argc, argv, sweep_main);
+    return bb_calibrate_main(argc, argv, count_sweep_main);
 }
 
 static void complete_commands(const char *text)

@@ -660,12 +660,14 @@ out:
     return rc;
 }
 
-int bb_sweep_main(int argc, char **argv, const struct bb_study_command *commands, size_t n)
+int bb_sweep_main(int argc, char **argv, const struct bb_study_command *commands, size_t n, size_t *ran)
 {
     struct sweep s = {.argc = argc, .argv = argv};
     int rc = parse_words(&s, argc, argv, commands, n);
 
     rc = rc ? rc : run_command(&s);
+    if (ran)
+        *ran = s.ran;
     if (s.lock > 0)
         close(s.lock);
     bb_sweep_found_release(&s.reported);

@@ -233,7 +233,7 @@ out:
     return rc;
 }
 
-int bb_calibrate_main(int argc, char **argv, int (*sweep)(int argc, char **argv))
+int bb_calibrate_main(int argc, char **argv, int (*sweep)(int argc, char **argv, size_t *ran))
 {
     struct bb_measurements measurements = {0};
     struct bb_argv measured = {0};

@@ -8,7 +8,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 /*
@@ -103,7 +102,7 @@ static json_t *study_json(const struct bb_measure_options *o)
 }
 
 static int run_study(const struct bb_measure_options *o, const char *study, const char *folder,
-                     int (*sweep)(int argc, char **argv))
+                     int (*sweep)(int argc, char **argv, size_t *ran), size_t *ran)
 {
     const char *const options[][2] = {{"-o", folder},
                                       {"--launcher", o->launcher},
@@ -120,43 +119,37 @@ static int run_study(const struct bb_measure_options *o, const char *study, cons
             bb_argv_add(&words, "%s", options[i][part]);
     bb_argv_add(&words, o->restart ? "--restart" : "--retry-failed");
     bb_argv_add(&words, "--quiet"); /* do not print the table of all results */
-    rc = sweep((int)words.n, words.word);
+    rc = sweep((int)words.n, words.word, ran);
     bb_argv_release(&words);
     return rc;
 }
 
-enum { CLOCK_SKEW_S = 60 }; /* of the host of rank 0, which writes "started", against this one */
-
-/* Benchmarks that this call has not run, because an earlier one had. */
-struct kept {
-    size_t n;
-    const char *started, *host; /* of the oldest one */
+/* The benchmark that started first. */
+struct oldest {
+    const char *started, *host;
 };
 
-static void count_kept(struct kept *kept, const json_t *result, const char *begin)
+static void find_oldest(struct oldest *oldest, const json_t *result)
 {
     const char *started = json_string_value(json_object_get(result, "started"));
     const json_t *device = json_array_get(json_object_get(result, "devices"), 0);
 
-    if (!started || strcmp(started, begin) >= 0)
+    if (!started || (oldest->started && strcmp(oldest->started, started) <= 0))
         return;
-    kept->n++;
-    if (kept->started && strcmp(kept->started, started) <= 0)
-        return;
-    kept->started = started;
-    kept->host = json_string_value(json_object_get(device, "host"));
+    oldest->started = started;
+    oldest->host = json_string_value(json_object_get(device, "host"));
 }
 
 /*
  * Lists the result files of the completed benchmarks, which `busbar sweep` recorded in the file sweep.json of the
  * folder, and reports how many were measured before.
- *   begin  results that started before this time, a text as their "started", are of an earlier call
+ *   ran  number of benchmarks that this call has run; the results of the others are of an earlier call
  */
-static int list_files(const char *folder, const char *begin, struct bb_argv *files)
+static int list_files(const char *folder, size_t ran, struct bb_argv *files)
 {
     char *list = bb_format("%s/sweep.json", folder);
     json_t *root = NULL, *one;
-    struct kept kept = {0};
+    struct oldest oldest = {0};
     size_t i;
     int rc;
 
@@ -167,11 +160,12 @@ static int list_files(const char *folder, const char *begin, struct bb_argv *fil
 
         TRY(bb_json_text_at(one, "id", list, &id));
         bb_argv_add(files, "%s/%s.json", folder, id);
-        count_kept(&kept, json_object_get(one, "result"), begin);
+        find_oldest(&oldest, json_object_get(one, "result"));
     }
-    if (kept.n > 0)
+    if (ran < i)
         bb_warn("%zu of %zu benches were measured before, the first at %s on %s; try: --restart to measure again",
-                kept.n, i, kept.started, kept.host ? kept.host : "an unknown host");
+                i - ran, i, oldest.started ? oldest.started : "an unknown time",
+                oldest.host ? oldest.host : "an unknown host");
 out:
     json_decref(root);
     free(list);
@@ -191,22 +185,19 @@ out:
     return rc;
 }
 
-int bb_measure_machine(const struct bb_measure_options *o, const char *profile, int (*sweep)(int argc, char **argv),
-                       struct bb_argv *files)
+int bb_measure_machine(const struct bb_measure_options *o, const char *profile,
+                       int (*sweep)(int argc, char **argv, size_t *ran), struct bb_argv *files)
 {
     const int stem = (int)(strlen(profile) - strlen(".json"));
     char *study = bb_format("%.*s.study.json", stem, profile), *folder = bb_format("%.*s.sweep", stem, profile);
-    const time_t before = time(NULL) - CLOCK_SKEW_S;
-    char begin[32];
-    struct tm utc;
+    size_t ran = 0;
     int rc;
 
-    strftime(begin, sizeof(begin), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&before, &utc));
     TRY(save_study(o, study, folder));
     if (!o->quiet)
         fprintf(stderr, "busbar: measuring, results in %s\n", folder);
-    TRY(run_study(o, study, folder, sweep));
-    TRY(list_files(folder, begin, files));
+    TRY(run_study(o, study, folder, sweep, &ran));
+    TRY(list_files(folder, ran, files));
 out:
     free(study);
     free(folder);

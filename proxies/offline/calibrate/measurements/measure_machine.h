@@ -24,11 +24,11 @@ struct bb_measure_options {
  * bb_measure_machine - runs the benchmarks for the profile STEM.json. Creates STEM.study.json, and the folder
  * STEM.sweep with one result file per benchmark.
  *   profile  path of the profile, which ends in .json
- *   sweep    main function of `busbar sweep`; its argv[0] is "sweep"
+ *   sweep    main function of `busbar sweep`; its argv[0] is "sweep", and *ran the number of combinations that it has run
  *   files    in: empty; out: paths of the result files; the caller releases it, also after an error
  *   Returns  0, or a negative error after printing an error message
  */
-int bb_measure_machine(const struct bb_measure_options *o, const char *profile, int (*sweep)(int argc, char **argv),
-                       struct bb_argv *files) BB_MUST_CHECK;
+int bb_measure_machine(const struct bb_measure_options *o, const char *profile,
+                       int (*sweep)(int argc, char **argv, size_t *ran), struct bb_argv *files) BB_MUST_CHECK;
 
 #endif

@@ -1489,9 +1489,9 @@ def test_the_next_number_of_gpus_holds_for_batches_of_any_size(busbar, args, ran
 @pytest.mark.parametrize("args, advice", [
     # layers with a window of 128 keys have no ring attention: with --cp 8, 64 GPUs would have enough memory
     ("--model gpt_oss_20b --ranks 32 --pp 8 --dp-sync zero3 --seq-length 128K --cluster a100-pcie-ib", "--ranks 128 --best-layout --global-batch-size 2"),
-    # on 64 GPUs only layouts would fit whose replicas are all on one node, which hsdp rejects
+    # each model-parallel rank has all its replicas on one node, where hsdp shards over all of them
     ("--model mixtral_8x7b --ranks 1 --tp 1 --micro-batch-size 1 --seq-length 2048 --dp-sync hsdp --gpu-memory 24G --cluster h200-sxm-ib",
-     "--ranks 176 --best-layout --global-batch-size 176"),
+     "--ranks 56 --best-layout --global-batch-size 8"),
     # zero3 as FSDP of Megatron-LM, which the search assumes; that of PyTorch would need 64 GPUs, and the equal load of the search for more than 16 GPUs
     # that of the busiest expert in all layers, too
     ("--model mixtral_8x7b --layers 15 --ranks 8 --pp 2 --ep 4 --decoder-first-pipeline-num-layers 10 --decoder-last-pipeline-num-layers 5 --moe-imbalance 2 "

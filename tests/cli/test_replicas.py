@@ -176,3 +176,12 @@ def test_resnet50_of_a_mixed_precision_step_is_near_published_throughput(busbar,
                       "--dtype", "half", "--micro-batch-size", 256, "--json", "-", emulated=False)
     plan = json.loads(done.stdout)
     assert 256 * ranks / plan["predicted"]["step_us"] * 1e6 == pytest.approx(images_per_s, rel=0.15)
+
+
+@pytest.mark.parametrize("ranks", [1, 8])
+@pytest.mark.parametrize("step", ["data_parallel --model resnet50 --sync", "transformer --model gpt2_small --dp-sync"])
+def test_hsdp_on_one_node_is_zero3(busbar, step, ranks):
+    """The shards are those of all replicas, so that sweeps over ranks may begin on one node."""
+    plans = [json.loads(busbar.run("plan", *step.split(), sync, "--ranks", ranks, "--cluster", "h100-sxm-ib", "--json", "-", emulated=False).stdout)
+             for sync in ("zero3", "hsdp")]
+    assert plans[0]["predicted"]["step_us"] == plans[1]["predicted"]["step_us"] > 0 and plans[0]["roles"] == plans[1]["roles"]

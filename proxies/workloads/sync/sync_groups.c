@@ -97,9 +97,8 @@ static int shard_error(struct bb_step *step, int group, int gpus_per_node, int r
 {
     const struct bb_group *g = &step->layout.groups[group];
     int near = nearest_divisor(g->size, gpus_per_node, 2, g->size - 1);
-    const char *why = run == 0   ? "are distributed unevenly over the nodes"
-                      : run == 1 ? "are each on a node of their own, so hsdp has nothing to shard"
-                                 : "are all on one node, where hsdp equals zero3";
+    const char *why = run == 0 ? "are distributed unevenly over the nodes"
+                               : "are each on a node of their own, so hsdp has nothing to shard";
 
     return bb_err(BB_EUSAGE, "%s: with %d GPU%s per node the %d ranks of %s %s; try: %s", step->proxy, gpus_per_node,
                   bb_plural(gpus_per_node), g->size, g->name, why,
@@ -109,7 +108,7 @@ static int shard_error(struct bb_step *step, int group, int gpus_per_node, int r
 }
 
 /* Return the number of consecutive ranks in a shard group, or -BB_EUSAGE after printing an error line. Default: all
- * ranks of the group; hsdp: its ranks on one node. */
+ * ranks of the group; hsdp: its ranks on one node, which is zero3 if the group has no others. */
 static int resolve_shard(struct bb_step *step, const struct bb_dp_config *p, int group, int gpus_per_node)
 {
     const struct bb_group *g = &step->layout.groups[group];
@@ -121,7 +120,7 @@ static int resolve_shard(struct bb_step *step, const struct bb_dp_config *p, int
     if (run || p->kind != BB_SYNC_HSDP)
         return run ? run : g->size;
     run = ranks_per_node(&step->layout, group, gpus_per_node);
-    return run > 1 && run < g->size ? run : shard_error(step, group, gpus_per_node, run);
+    return run > 1 || g->size == 1 ? run : shard_error(step, group, gpus_per_node, run);
 }
 
 static int add_comm(struct bb_step *step, int group, const char *purpose)

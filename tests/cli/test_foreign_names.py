@@ -490,7 +490,8 @@ def test_names_of_training_frameworks_keep_their_values(busbar, typed, answer):
 
 
 @pytest.mark.parametrize("typed,answer", [
-    ("--steps 1000", "is --steps (proxy) or --tokens N (plan) here (for example --tokens 15T)"), ("--memory 40G", "is --gpu-memory here"),
+    ("--steps 1000", "is --steps (proxy) or --tokens N (plan of a step; that of a collective has no iterations) here (for example --tokens 15T)"),
+    ("--warmup 5", "a plan predicts one step or operation; busbar proxy and busbar bench have a warm-up"), ("--memory 40G", "is --gpu-memory here"),
     ("--batch-size 64", "is --micro-batch-size (per GPU, as in PyTorch) or --global-batch-size here"), ("--epochs 2", "; scaling has it, plan transformer has --tokens"),
     ("--format json", "--format=json is --json FILE (-: stdout) here (for example --json -)"),
     ("--fsdp", "is --dp-sync here (for example --dp-sync zero3)"), ("--ddp", "DDP is the default"), ("--dp-sync ddp", "did you mean 'all_reduce'?"),

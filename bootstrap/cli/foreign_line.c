@@ -350,14 +350,25 @@ static long read_number(const char *text)
     return value > limit ? limit : value < -limit ? -limit : value;
 }
 
+/* Returns whether the line has a program of one of these names, which are separated by blanks. */
+static bool starts(const struct line *l, const char *names)
+{
+    const struct bb_foreign_name name[] = {{.name = names}, {.name = NULL}};
+    bool is_started = false;
+
+    for (size_t i = 0; i < l->n_items; i++) {
+        const char *program = bb_base_name(l->items[i].typed);
+
+        is_started |= !*l->items[i].name && bb_foreign_find(name, program, strlen(program));
+    }
+    return is_started;
+}
+
 static bool starts_torchrun(const struct line *l)
 {
     const struct item *module = find_item(l, "module");
-    bool starts = module && module->value && bb_begins_with(module->value, "torch.distributed");
 
-    for (size_t i = 0; i < l->n_items; i++)
-        starts |= !*l->items[i].name && strcmp(bb_base_name(l->items[i].typed), "torchrun") == 0;
-    return starts;
+    return (module && module->value && bb_begins_with(module->value, "torch.distributed")) || starts(l, "torchrun");
 }
 
 /* Returns the number of ranks; 0: unknown. */
@@ -398,15 +409,43 @@ static long data_parallel_size(const struct line *l)
     return ranks_of(l) / degree(l, "--tp") / degree(l, "--pp") / degree(l, "--cp");
 }
 
-/* Megatron-LM: the optimizer's shards are stored by dp / N ranks. */
+static bool is_megatron(const struct line *l, bool is_script);
+static bool is_off(const char *value);
+
+/* Returns whether the line has Megatron-FSDP, PyTorch's FSDP or the like as a switch. */
+static bool has_fsdp(const struct line *l)
+{
+    const struct item *item = find_item(l, "use-megatron-fsdp use-torch-fsdp2 use-custom-fsdp use-fsdp fsdp");
+
+    return item && !is_off(item->value);
+}
+
+/* Megatron-LM: the optimizer's shards, with FSDP also those of the parameters, are stored by dp / N ranks. */
 static bool translate_instances(struct line *l, const struct item *item)
 {
+    const struct item *strategy = find_item(l, "data-parallel-sharding-strategy");
     const long n = read_number(item->value), dp = data_parallel_size(l);
+    const bool shards_all = !strategy || (strategy->value && strcmp(strategy->value, "optim_grads_params") == 0);
+    char *text;
 
-    if (n < 1 || dp < n || dp % n)
+    if (n < 1 || dp < n || dp % n || (n > 1 && has_fsdp(l) && !shards_all))
         return false;
-    if (n > 1)
-        add_fragment(l, bb_format("--shard-size"), bb_format("--shard-size %ld", dp / n), TRANSLATED);
+    if (n == 1)
+        return true;
+    text = bb_format("--shard-size %ld%s", dp / n, has_fsdp(l) ? "" : " --dp-sync distributed");
+    add_options(l, text, TRANSLATED);
+    if (has_fsdp(l))
+        add_options(l, "--dp-sync hsdp", OWN);
+    free(text);
+    return true;
+}
+
+/* Megatron-LM reads the strategy only with --use-megatron-fsdp. */
+static bool translate_strategy(struct line *l, const struct item *item)
+{
+    if (has_fsdp(l) || !is_megatron(l, false))
+        return false;
+    add_note(l, "left out", item, "without influence, because the line has no --use-megatron-fsdp");
     return true;
 }
 
@@ -586,6 +625,7 @@ static const struct {
     {"data-parallel-shard-degree data-parallel-replicate-degree", translate_shards},
     {"flavor name", translate_flavor},
     {"num-distributed-optimizer-instances", translate_instances},
+    {"data-parallel-sharding-strategy", translate_strategy},
     {"num-layers-per-virtual-pipeline-stage", translate_chunks},
     {"recompute-num-layers activations-checkpoint-num-layers", translate_recompute_layers},
     {"recompute-method activations-checkpoint-method", translate_recompute_method},
@@ -614,7 +654,10 @@ static void translate_option(struct line *l, const struct item *item)
     const struct bb_opt *opt = NULL;
     char *value = item->value ? bb_format("%.*s", (int)strcspn(item->value, " "), item->value) : NULL;
     char *ours = bb_opts_translate(l->set, &row, value), *reason, *word;
-    const bool weak = ours && strcmp(ours, "--dp-sync distributed") == 0; /* any other mode replaces it */
+    /* modes that any other mode replaces: of the optimizer, and of a switch whose strategy is another option */
+    const bool weak = strcmp(row->text, "--dp-sync distributed") == 0 ||
+                      (is_switch(row) && bb_begins_with(row->text, "--dp-sync") &&
+                       find_item(l, "data-parallel-sharding-strategy sharding-strategy fsdp-sharding-strategy"));
     size_t at;
 
     if (bb_begins_with(row->ours, "--"))
@@ -624,7 +667,7 @@ static void translate_option(struct line *l, const struct item *item)
     } else if (ours && bb_begins_with(ours, "--")) {
         add_options(l, ours, weak ? COMPANION : TRANSLATED);
     } else if (!ours && (is_switch(row) || (opt && (opt->kind == BB_OPT_FLAG || (row->values && !value))))) {
-        add_options(l, row->text, TRANSLATED);
+        add_options(l, row->text, weak ? COMPANION : TRANSLATED);
     } else if (!ours && opt && opt->kind == BB_OPT_STRING && item->value) {
         word = quoted(item->value);
         add_fragment(l, bb_format("%s", row->ours), bb_format("%s %s", row->ours, word), TRANSLATED);
@@ -707,7 +750,9 @@ static bool is_megatron(const struct line *l, bool is_script)
                  "group-query-attention num-query-groups kv-channels qk-layernorm ffn-hidden-size "
                  "untie-embeddings-and-output-weights disable-bias-linear add-qkv-bias multi-latent-attention "
                  "make-vocab-size-divisible-by moe-router-topk moe-ffn-hidden-size moe-layer-freq "
-                 "moe-shared-expert-intermediate-size accumulate-allreduce-grads-in-fp32"},
+                 "moe-shared-expert-intermediate-size accumulate-allreduce-grads-in-fp32 use-megatron-fsdp "
+                 "use-torch-fsdp2 data-parallel-sharding-strategy overlap-grad-reduce grad-reduce-in-bf16 "
+                 "megatron-amp-o2"},
         {.name = NULL}};
 
     for (size_t i = 0; i < l->n_items; i++) {
@@ -718,32 +763,6 @@ static bool is_megatron(const struct line *l, bool is_script)
             return true;
     }
     return false;
-}
-
-/* Megatron-LM reduces gradients after the backward pass, unless it gets --overlap-grad-reduce. */
-static void add_overlap(struct line *l, bool has_cluster)
-{
-    const bool forecast = has_cluster && !*value_of(l, "--software");
-    size_t at;
-
-    if (!is_megatron(l, true) || find_item(l, "overlap-grad-reduce overlap-param-gather no-overlap dp-sync") ||
-        !has_sync(l, "all_reduce zero1 distributed") || /* those that accept the option (dp_config.c) */
-        !bb_opts_find(l->set, 0, "no-overlap", 10, &at))
-        return;
-    add_options(l, forecast ? "--no-overlap --software megatron" : "--no-overlap", COMPANION);
-    add_note(l, "added", NULL,
-             "--no-overlap: Megatron-LM overlaps reductions of gradients only with --overlap-grad-reduce");
-}
-
-/* Megatron-LM stores float copies of the logits, unless it gets --cross-entropy-loss-fusion. */
-static void add_loss(struct line *l)
-{
-    size_t at;
-
-    if (!is_megatron(l, true) || *translated_value(l, "--loss") || !bb_opts_find(l->set, 0, "loss", 4, &at))
-        return;
-    add_options(l, "--loss unfused", COMPANION);
-    add_note(l, "added", NULL, "--loss unfused: Megatron-LM fuses the loss only with --cross-entropy-loss-fusion");
 }
 
 static bool is_torchtitan(const struct line *l)
@@ -759,8 +778,61 @@ static bool is_torchtitan(const struct line *l)
     return false;
 }
 
+/* Returns whether the line has a launcher or an option of DeepSpeed, Hugging Face or nanotron. */
+static bool is_torch(const struct line *l)
+{
+    static const char names[] =
+        "deepspeed deepspeed-config zero-stage train-micro-batch-size-per-gpu mixed-precision "
+        "per-device-train-batch-size gradient-checkpointing use-fsdp fsdp fsdp-sharding-strategy "
+        "model-name-or-path optim peft lora-r lora-target lora-target-modules load-in-4bit qlora "
+        "batch-accumulation-per-replica pp-engine";
+
+    return is_torchtitan(l) || starts(l, "deepspeed accelerate") || find_item(l, names);
+}
+
+/* Adds the training framework, whose default depends on --dp-sync and --no-overlap. Megatron-LM's model code runs its kernels
+ * also with DeepSpeed or PyTorch's FSDP. */
+static void add_software(struct line *l, bool has_cluster)
+{
+    const char *text = !is_torchtitan(l) && is_megatron(l, false) ? "--software megatron" : "--software torch";
+    size_t at;
+
+    if ((!is_torch(l) && !is_megatron(l, false)) || *translated_value(l, "--software") ||
+        !bb_opts_find(l->set, 0, "software", 8, &at))
+        return;
+    if (has_cluster)
+        add_options(l, text, COMPANION);
+    else
+        add_note(l, "with --cluster", NULL, text);
+}
+
+/* Megatron-LM reduces gradients after the backward pass, unless it gets --overlap-grad-reduce. */
+static void add_overlap(struct line *l)
+{
+    size_t at;
+
+    if (!is_megatron(l, true) || find_item(l, "overlap-grad-reduce overlap-param-gather no-overlap dp-sync") ||
+        !has_sync(l, "all_reduce zero1 distributed") || /* those that accept the option (dp_config.c) */
+        !bb_opts_find(l->set, 0, "no-overlap", 10, &at))
+        return;
+    add_options(l, "--no-overlap", COMPANION);
+    add_note(l, "added", NULL,
+             "--no-overlap: Megatron-LM overlaps reductions of gradients only with --overlap-grad-reduce");
+}
+
+/* Megatron-LM stores float copies of the logits, unless it gets --cross-entropy-loss-fusion. */
+static void add_loss(struct line *l)
+{
+    size_t at;
+
+    if (!is_megatron(l, true) || *translated_value(l, "--loss") || !bb_opts_find(l->set, 0, "loss", 4, &at))
+        return;
+    add_options(l, "--loss unfused", COMPANION);
+    add_note(l, "added", NULL, "--loss unfused: Megatron-LM fuses the loss only with --cross-entropy-loss-fusion");
+}
+
 /* torchtitan's defaults: FSDP over all other ranks, and keys and values of all context-parallel ranks at once. */
-static void add_torchtitan(struct line *l, bool has_cluster)
+static void add_torchtitan(struct line *l)
 {
     size_t at;
 
@@ -775,8 +847,6 @@ static void add_torchtitan(struct line *l, bool has_cluster)
         add_options(l, "--cp-comm all_gather", COMPANION);
         add_note(l, "added", NULL, "--cp-comm all_gather: torchtitan's default of context_parallel_rotate_method");
     }
-    if (has_cluster && !*translated_value(l, "--software"))
-        add_options(l, "--software torch", COMPANION);
 }
 
 /* torchrun starts the ranks of one node, unless it gets --nnodes. */
@@ -1005,10 +1075,11 @@ static void translate_line(struct line *l)
             add_note(l, "left out", item, item->row->text);
     }
     has_cluster = add_cluster(l);
-    add_overlap(l, has_cluster);
+    add_torchtitan(l);
+    add_overlap(l);
     add_loss(l);
-    add_torchtitan(l, has_cluster);
     add_ranks_of_node(l);
+    add_software(l, has_cluster);
     remove_gather(l);
 }
 

@@ -102,9 +102,9 @@ MEGATRON = """--model llama3_70b --world-size 64 --tensor-model-parallel-size 8 
 
 
 def translated(busbar, *words):
-    """The proposed command and the notes below it: lists of (head, text)."""
+    """The proposed command and the notes below it, except that of --software: lists of (head, text)."""
     done = busbar.run(*words, emulated=False)
-    first, *notes = done.stderr.splitlines()
+    first, *notes = [line for line in done.stderr.splitlines() if not line.startswith("  with --cluster: --software ")]
     assert done.returncode == 2 and done.stdout == ""
     return re.fullmatch("busbar: options of another tool; try: busbar (.*)", first)[1], [tuple(note.strip().split(": ", 1)) for note in notes]
 
@@ -118,7 +118,7 @@ def test_a_command_line_of_megatron_is_translated_at_once(busbar):
     line, notes = translated(busbar, "plan", "transformer", *MEGATRON.split())
     assert line == ("plan transformer --model llama3_70b --ranks 64 --tp 8 --pp 4 --vpp 4 --dtype bfloat16 --dp-sync distributed --global-batch-size 128 "
                     "--micro-batch-size 1 --seq-length 8192 --sequence-parallel --recompute selective --lora-rank 16 --cluster h100-sxm-ib "
-                    "--no-overlap --software megatron --loss unfused")
+                    "--no-overlap --loss unfused --software megatron")
     assert notes == [("left out", "--swiglu --group-query-attention: in the model file"),
                      ("left out", "--lr: without influence on the communication of a step"),
                      ("by hand", "--train-samples is --tokens (plan: samples times the sequence length) here (for example --tokens 1B)"), NO_OVERLAP, UNFUSED]
@@ -130,7 +130,66 @@ def test_a_command_line_of_megatron_is_translated_at_once(busbar):
 @pytest.mark.parametrize("typed", ["--overlap-grad-reduce", "--overlap-grad-reduce --overlap-param-gather", "--use-megatron-fsdp"])
 def test_megatron_overlaps_gradients_only_with_its_option(busbar, typed):
     line, notes = translated(busbar, "plan", "transformer", *MEGATRON.split(), *typed.split())
-    assert "--no-overlap" not in line and "--software" not in line and NO_OVERLAP not in notes
+    assert "--no-overlap" not in line and line.endswith(" --software megatron") and NO_OVERLAP not in notes
+
+
+def framework(busbar, typed, tmp_path):
+    """The framework of the plan that the proposed command prints, and the same for the command with --cluster added by hand."""
+    named = []
+    for cluster in ("", " --cluster h100-sxm-ib"):
+        done = busbar.run("plan", *shlex.split(typed + cluster), emulated=False)
+        command = done.stderr.splitlines()[0].split("; try: busbar ")[1]
+        for note in re.findall("  with --cluster: (--software .*)", done.stderr):
+            command += f" {note}"
+        if model := re.search("(config.json): ({.*})", done.stderr):
+            (tmp_path / model[1]).write_text(model[2])
+        command += "" if " --cluster" in command else " --cluster h100-sxm-ib"
+        plan = busbar.run(*shlex.split(command), "--json", "-", "--quiet", emulated=False, cwd=tmp_path)
+        assert plan.returncode == 0, (command, plan.stderr)
+        named.append(json.loads(plan.stdout)["predicted"]["compute"]["software"])
+    return named
+
+
+SHARDING = ["", "--use-distributed-optimizer", "--use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather", "--overlap-grad-reduce", "--use-megatron-fsdp", "--use-torch-fsdp2",
+            *(f"--use-megatron-fsdp --use-distributed-optimizer --data-parallel-sharding-strategy {how}" for how in ("no_shard", "optim", "optim_grads", "optim_grads_params")),
+            *(f"{how} --num-distributed-optimizer-instances 2" for how in ("--use-distributed-optimizer", "--use-megatron-fsdp", "--use-torch-fsdp2")),
+            *(f"--deepspeed --zero-stage {stage}" for stage in range(4))]
+
+
+@pytest.mark.parametrize("launcher", ["torchrun --nproc-per-node 8 --nnodes 4 pretrain_gpt.py", "deepspeed --num_gpus 8 --num_nodes 4 pretrain_gpt.py"])
+@pytest.mark.parametrize("sharding", SHARDING)
+def test_lines_of_megatron_have_the_rates_of_megatron(busbar, tmp_path, launcher, sharding):
+    """The kernels are those of Megatron-LM's model code with every sharding."""
+    shape = "--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --vocab-size 128000 --max-position-embeddings 8192 --seq-length 8192"
+    for others in ("", "--tensor-model-parallel-size 2 --sequence-parallel", "--lora-rank 16"):
+        typed = f"{launcher} {shape} --micro-batch-size 1 --global-batch-size 64 --bf16 {sharding} {others}"
+        assert framework(busbar, typed, tmp_path) == ["megatron", "megatron"], typed
+
+
+@pytest.mark.parametrize("typed", [
+    "deepspeed --num_gpus 8 train.py --deepspeed --zero-stage {stage} --train-micro-batch-size-per-gpu 1 --bf16", "accelerate launch --num_processes 8 train.py --mixed_precision bf16",
+    "torchrun --nproc_per_node 8 --nnodes 1 run_clm.py --per_device_train_batch_size 1 --bf16 True --gradient_checkpointing True", "accelerate launch --num_processes 8 --use_fsdp train.py --bf16",
+    "torchrun --nproc_per_node 8 --nnodes 1 train.py --parallelism.data_parallel_shard_degree 1 --parallelism.data_parallel_replicate_degree 8",
+    "torchrun --nproc_per_node 8 --nnodes 1 train.py --training.seq_len 8192 --parallelism.tensor_parallel_degree 2"])
+def test_lines_of_other_tools_have_the_rates_of_pytorch(busbar, tmp_path, typed):
+    for stage in range(4 if "{" in typed else 1):
+        assert framework(busbar, f"{typed.format(stage=stage)} --model llama3_8b", tmp_path) == ["torch", "torch"]
+    assert framework(busbar, f"{typed.format(stage=1)} --torch_compile --model llama3_8b", tmp_path) == ["torch-compile", "torch-compile"]
+
+
+@pytest.mark.parametrize("sharding", ["", "ddp.use_megatron_fsdp=true"])
+def test_lines_of_nemo_have_the_rates_of_megatron(busbar, tmp_path, sharding):
+    typed = f"trainer.devices=8 trainer.num_nodes=4 model.tensor_model_parallel_size=2 model.micro_batch_size=1 model.global_batch_size=64 {sharding} --model llama3_8b"
+    assert framework(busbar, f"python megatron_gpt_pretraining.py {typed}", tmp_path) == ["megatron", "megatron"]
+
+
+def test_the_strategy_of_megatron_fsdp_requires_it(busbar):
+    """arguments.py: the strategy is an option of Megatron-FSDP, with which instances of the optimizer are replicas of the shards."""
+    line = "transformer --model llama3_8b --ranks 32 --use-distributed-optimizer --data-parallel-sharding-strategy no_shard".split()
+    assert "--dp-sync distributed" in translated(busbar, "plan", *line)[0]
+    assert "--dp-sync all_reduce" in translated(busbar, "plan", *line, "--use-megatron-fsdp")[0]
+    line = "transformer --model llama3_8b --ranks 32 --tensor-model-parallel-size 2 --use-megatron-fsdp --num-distributed-optimizer-instances 2".split()
+    assert "--dp-sync hsdp" in translated(busbar, "plan", *line)[0] and "--shard-size 8" in translated(busbar, "plan", *line)[0]
 
 
 @pytest.mark.parametrize("shards", ["", "--use-distributed-optimizer", "--zero-stage 0", "--zero-stage 1", "--zero-stage 2", "--zero-stage 3", "--deepspeed --zero-stage 3",
@@ -283,7 +342,7 @@ STATES = "--use-precision-aware-optimizer has 4 bytes per state; states of 16 bi
     ("--bf16 --data-path a b c --hierarchical-context-parallel-sizes 2 8", "--dtype bfloat16",
      [("left out", "--data-path: a step reads no data set"), ("left out", "--hierarchical-context-parallel-sizes: not modelled")]),
     ("--tp-size 2 model.context_parallel_size=2 trainer.devices=8", "--tp 2 --cp 2 --gpus-per-node 8", []),
-    ("--world-size 64 --tp-size 8 --num-distributed-optimizer-instances 2", "--ranks 64 --tp 8 --shard-size 4" + LATE, []),
+    ("--world-size 64 --tp-size 8 --num-distributed-optimizer-instances 2", "--ranks 64 --tp 8 --shard-size 4 --dp-sync distributed" + LATE, []),
     ("--training.global_batch_size 512 --micro_batch_size=2 model.seq_length=4096 model.sequence_parallel=False", "--global-batch-size 512 --micro-batch-size 2 --seq-length 4096" + FSDP,
      [("left out", "model.sequence_parallel: switched off"), ADDED_FSDP]),
     ("--nnodes 8 --nproc_per_node 4", "--ranks 32 --gpus-per-node 4", []),
@@ -322,9 +381,9 @@ ONE_GPU = """--num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-l
     --global-batch-size 64 --fp16 --lr 1e-4 --cluster h100-sxm-ib --ranks 1"""
 
 
-@pytest.mark.parametrize("removed,typed,added", [("", "", " --no-overlap --software megatron --loss unfused"), ("", "--train-iters 500000", " --no-overlap --software megatron --loss unfused"),
-                                                 ("--max-position-embeddings 1024", "--train-iters 500000", " --no-overlap --software megatron --loss unfused"),
-                                                 ("--max-position-embeddings 1024", "", ""), ("", "--overlap-grad-reduce", " --loss unfused"), ("", "--overlap-grad-reduce --cross-entropy-loss-fusion", " --loss fused"),
+@pytest.mark.parametrize("removed,typed,added", [("", "", " --no-overlap --loss unfused --software megatron"), ("", "--train-iters 500000", " --no-overlap --loss unfused --software megatron"),
+                                                 ("--max-position-embeddings 1024", "--train-iters 500000", " --no-overlap --loss unfused --software megatron"),
+                                                 ("--max-position-embeddings 1024", "", ""), ("", "--overlap-grad-reduce", " --loss unfused --software megatron"), ("", "--overlap-grad-reduce --cross-entropy-loss-fusion", " --loss fused --software megatron"),
                                                  ("", "--cross-entropy-loss-fusion --cross-entropy-fusion-impl te", " --loss fused --no-overlap --software megatron")])
 def test_any_option_that_only_megatron_has_marks_its_script(busbar, removed, typed, added):
     line, _ = translated(busbar, "plan", "transformer", *ONE_GPU.replace(removed, "").split(), *typed.split())

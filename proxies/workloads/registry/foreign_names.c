@@ -149,8 +149,8 @@ const struct bb_foreign_name bb_foreign_options[] = {
     {"optim", "--optimizer", "--optimizer adam",
      "adamw_torch=adam adamw_torch_fused=adam adamw_bnb_8bit=adam-8bit adamw_8bit=adam-8bit sgd=sgd"},
     {"use-distributed-optimizer", "--dp-sync distributed", "--dp-sync distributed", NULL},
-    {"use-torch-fsdp2 use-megatron-fsdp use-fsdp", "--dp-sync zero3 (data_parallel: --sync zero3)", "--dp-sync zero3",
-     NULL},
+    {"use-torch-fsdp2 use-megatron-fsdp use-custom-fsdp use-fsdp", "--dp-sync zero3 (data_parallel: --sync zero3)",
+     "--dp-sync zero3", NULL},
     {"data-parallel-sharding-strategy sharding-strategy fsdp-sharding-strategy strategy fsdp", "--dp-sync",
      "--dp-sync zero3",
      "no_shard=all_reduce optim_grads_params=zero3 optim_grads=zero2 optim=zero1 full_shard=zero3 "

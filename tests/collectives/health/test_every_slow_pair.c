@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-enum { NODES = 9, GPUS = 3, FAULTS = 3, MACHINES = 6000 };
+enum { NODES = 9, GPUS = 3, FAULTS = 3, MACHINES = FEW_INPUTS ? 600 : 6000 };
 
 static const double healthy = 48, factors[] = {0.1, 0.3, 0.5, 0.7, 0.75, 0.79, 0.82, 0.85, 0.88, 0.9, 0.92};
 

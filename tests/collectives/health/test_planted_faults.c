@@ -1,5 +1,5 @@
 /*
- * test_planted_faults.c - plants faults of many kinds in the measurements of 64 nodes with 1 % noise, each with 20 seeds, and
+ * test_planted_faults.c - plants faults of many kinds in the measurements of 64 nodes with 1 % noise, each with several seeds, and
  * compares what is named. The machine is a model of its own: each value is the healthy one times the factors of the faults on
  * which it depends.
  */
@@ -13,7 +13,8 @@ enum {
     NODES = 64,
     GPUS = 8,
     LEAF = 8,
-    SEEDS = 20,
+    ALL_SEEDS = 20,
+    SEEDS = FEW_INPUTS ? 4 : ALL_SEEDS,
     FAULTS = 4,
     EXPECTED = 4,
     ANY = -2,
@@ -311,7 +312,7 @@ static void test_planted_faults_are_named(void **state)
             bb_health_release(&m.h);
         }
         print_message("%-50s %2d of %d\n", rows[i].what, found, SEEDS);
-        failed += found < (rows[i].sure ? rows[i].sure : SEEDS);
+        failed += SEEDS - found > (rows[i].sure ? ALL_SEEDS - rows[i].sure : 0);
     }
     assert_int_equal(failed, 0);
 }

@@ -195,7 +195,7 @@ static bool has_path(const struct machine *m, int a, int b)
 static void test_healthy_nodes_have_no_finding(void **state)
 {
     (void)state;
-    for (uint64_t seed = 0; seed < 20; seed++) {
+    for (uint64_t seed = 0; seed < (FEW_INPUTS ? 4 : 20); seed++) {
         struct machine m = machine_of(seed % 2 ? 256 : NODES, seed % 2 ? 0.005 : 0.01, seed);
 
         run(&m);
@@ -209,7 +209,7 @@ static void test_healthy_nodes_have_no_finding(void **state)
 static void test_noise_around_the_limit_names_no_part(void **state)
 {
     static const int nodes[] = {4, 8, 16, 64};
-    enum { RUNS = 10 * 2 * ROWS(nodes) };
+    enum { RUNS = (FEW_INPUTS ? 3 : 10) * 2 * ROWS(nodes) };
     int named = 0;
 
     (void)state;
@@ -249,7 +249,7 @@ static void test_slow_nic_below_noise_around_the_limit_is_named(void **state)
 static void test_planted_faults_are_named_in_noise(void **state)
 {
     (void)state;
-    for (uint64_t seed = 0; seed < 20; seed++) {
+    for (uint64_t seed = 0; seed < (FEW_INPUTS ? 4 : 20); seed++) {
         struct machine m = machine_of(NODES, 0.01, seed);
         const struct bb_health_finding *f;
 
@@ -699,7 +699,7 @@ static void test_slow_leaf_of_oversubscribed_ones_is_named(void **state)
     static const double parts[] = {1, 0.5, 0.25};
 
     (void)state;
-    for (int i = 0; i < LEAF_MACHINES * 2 * (int)ROWS(parts) * 8; i++) {
+    for (int i = 0; i < LEAF_MACHINES * 2 * (int)ROWS(parts) * 8; i += FEW_INPUTS ? 7 : 1) {
         const bool known = i / LEAF_MACHINES % 2;
         const double part = parts[i / LEAF_MACHINES / 2 % (int)ROWS(parts)];
         struct machine m = machine_of_leaves(i, known);
@@ -1168,7 +1168,7 @@ static int count_pairs(int nodes, int leaf, int rounds)
 static void test_no_round_repeats_a_pair(void **state)
 {
     (void)state;
-    for (int nodes = 2; nodes <= 17; nodes++) {
+    for (int nodes = 2; nodes <= (FEW_INPUTS ? 9 : 17); nodes++) {
         const int most = nodes % 2 ? nodes : nodes - 1; /* of an odd number, each leaves one node out */
 
         for (int rounds = 1; rounds <= most + 2; rounds++)

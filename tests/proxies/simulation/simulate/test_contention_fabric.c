@@ -372,6 +372,8 @@ static void rank_classes_do_not_change_the_step_time(void **state)
             struct bb_step step;
             double unclassed_us;
 
+            if (FEW_INPUTS && pods != (int)i % 2)
+                continue;
             assert_int_equal(bb_cluster_load("h100-sxm-ib", &c), 0);
             c.fabric = (struct bb_fabric){.rails = rows[i].rails, .nodes = {rows[i].nodes}, .oversubscription = {2.5}};
             if (pods) {

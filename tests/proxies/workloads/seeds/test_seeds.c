@@ -658,6 +658,8 @@ static void valid_configurations_pass_the_checks(void **state)
     (void)state;
     for (size_t i = 0; i < ROWS(configurations); i++)
         for (int w = 0; w < 6 && configurations[i].ranks[w]; w++) {
+            if (FEW_INPUTS && configurations[i].ranks[w] > 1000)
+                continue;
             assert_valid(configurations[i].line, configurations[i].ranks[w], NULL);
             assert_valid(configurations[i].line, configurations[i].ranks[w], "none");
         }

@@ -575,6 +575,45 @@ static bool translate_deepspeed(struct line *l, const struct item *item)
     return item->value || find_item(l, "deepspeed-config") || find_item(l, stages);
 }
 
+/* The vocabulary of a model without --vocab-size is that of the tokenizer. */
+static bool translate_tokenizer(struct line *l, const struct item *item)
+{
+    if (!l->model || json_object_get(l->model, "vocab_size"))
+        return false;
+    add_note(l, "by hand", item, "the tokenizer has the vocabulary of the model; add --vocab-size N (Llama 3: 128256)");
+    return true;
+}
+
+/* Returns the samples of a step; 0: unknown. */
+static double samples_of_step(const struct line *l)
+{
+    const long batch = read_number(value_of(l, "--global-batch-size"));
+
+    return batch > 0 ? (double)batch
+                     : (double)read_number(value_of(l, "--micro-batch-size")) * (double)degree(l, "--micro-batches") *
+                           (double)data_parallel_size(l);
+}
+
+/* Samples, and steps with a known batch, are tokens of a training run. */
+static bool translate_tokens(struct line *l, const struct item *item)
+{
+    const bool is_samples = memmem(item->name, item->length, "samples", strlen("samples"));
+    const double count = item->value ? strtod(item->value, NULL) * (is_samples ? 1 : samples_of_step(l)) : 0,
+                 tokens = count * (double)read_number(value_of(l, "--seq-length"));
+    char *text;
+    size_t at;
+
+    if (!(tokens >= 1 && tokens < 1e18) || !bb_opts_find(l->set, 0, "tokens", 6, &at))
+        return false;
+    text = bb_format("--tokens %.0f", tokens);
+    if (*value_of(l, "--cluster"))
+        add_options(l, text, TRANSLATED);
+    else
+        add_note(l, "with --cluster", NULL, text);
+    free(text);
+    return true;
+}
+
 static bool is_off(const char *value)
 {
     return value && (strcasecmp(value, "false") == 0 || strcasecmp(value, "no") == 0 || strcasecmp(value, "off") == 0 ||
@@ -631,6 +670,10 @@ static const struct {
     {"recompute-method activations-checkpoint-method", translate_recompute_method},
     {"moe-token-dispatcher-type", translate_dispatcher},
     {"deepspeed", translate_deepspeed},
+    {"tokenizer-type tokenizer-model vocab-file merge-file", translate_tokenizer},
+    {"train-samples max-samples num-samples train-iters iters steps max-steps num-steps train-steps iterations "
+     "num-iters niters",
+     translate_tokens},
     {"cuda-graph-impl cuda-graph-modules cuda-graph-scope enable-cuda-graph external-cuda-graph", translate_graphs},
 };
 
@@ -966,6 +1009,8 @@ static void pad_vocabulary(const struct line *l, json_t *keys)
         json_object_set_new(keys, "vocab_size", json_integer((vocab + step - 1) / step * step));
 }
 
+#define GPT2_VOCABULARY 50257 /* the published merges of GPT-2 */
+
 /* Completes the keys by Megatron-LM's defaults and dependencies between options. */
 static void complete_megatron(const struct line *l, json_t *keys)
 {
@@ -973,6 +1018,7 @@ static void complete_megatron(const struct line *l, json_t *keys)
                                          "v_head_dim"};
     static const char *const usual[] = {"layer_norm", "learned_positions", "add_bias_linear", "tie_word_embeddings"};
     const bool is_latent = find_item(l, "multi-latent-attention");
+    const struct item *tokenizer = find_item(l, "tokenizer-type");
     const long sequence = read_number(value_of(l, "--seq-length"));
 
     for (size_t i = 0; i < sizeof(latent) / sizeof(*latent) && !is_latent; i++)
@@ -986,6 +1032,9 @@ static void complete_megatron(const struct line *l, json_t *keys)
         set_default(keys, "max_position_embeddings", json_integer(sequence));
     if (json_object_get(keys, "num_experts"))
         set_default(keys, "num_experts_per_tok", json_integer(2));
+    if (tokenizer ? tokenizer->value && strcmp(tokenizer->value, "GPT2BPETokenizer") == 0
+                  : find_item(l, "merge-file") != NULL)
+        set_default(keys, "vocab_size", json_integer(GPT2_VOCABULARY));
     pad_vocabulary(l, keys);
 }
 

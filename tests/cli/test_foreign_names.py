@@ -102,9 +102,9 @@ MEGATRON = """--model llama3_70b --world-size 64 --tensor-model-parallel-size 8 
 
 
 def translated(busbar, *words):
-    """The proposed command and the notes below it, except that of --software: lists of (head, text)."""
+    """The proposed command and the notes below it, except what --cluster would add: lists of (head, text)."""
     done = busbar.run(*words, emulated=False)
-    first, *notes = [line for line in done.stderr.splitlines() if not line.startswith("  with --cluster: --software ")]
+    first, *notes = [line for line in done.stderr.splitlines() if not line.startswith("  with --cluster: ")]
     assert done.returncode == 2 and done.stdout == ""
     return re.fullmatch("busbar: options of another tool; try: busbar (.*)", first)[1], [tuple(note.strip().split(": ", 1)) for note in notes]
 
@@ -116,12 +116,12 @@ NO_OVERLAP = ("added", "--no-overlap: Megatron-LM overlaps reductions of gradien
 def test_a_command_line_of_megatron_is_translated_at_once(busbar):
     """Llama 3 70B has 80 layers: 20 in a stage, so 5 in each of 4 chunks. What is proposed works when typed."""
     line, notes = translated(busbar, "plan", "transformer", *MEGATRON.split())
-    assert line == ("plan transformer --model llama3_70b --ranks 64 --tp 8 --pp 4 --vpp 4 --dtype bfloat16 --dp-sync distributed --global-batch-size 128 "
+    assert line == ("plan transformer --model llama3_70b --ranks 64 --tp 8 --pp 4 --vpp 4 --tokens 8192000 --dtype bfloat16 --dp-sync distributed --global-batch-size 128 "
                     "--micro-batch-size 1 --seq-length 8192 --sequence-parallel --recompute selective --lora-rank 16 --cluster h100-sxm-ib "
                     "--no-overlap --loss unfused --software megatron")
     assert notes == [("left out", "--swiglu --group-query-attention: in the model file"),
-                     ("left out", "--lr: without influence on the communication of a step"),
-                     ("by hand", "--train-samples is --tokens (plan: samples times the sequence length) here (for example --tokens 1B)"), NO_OVERLAP, UNFUSED]
+                     ("left out", "--lr: without influence on the time and memory of a step"),
+                     NO_OVERLAP, UNFUSED]
     assert busbar.run(*line.split(), "--quiet", emulated=False).returncode == 0
     assert translated(busbar, "plan", "transformer", *"--model llama3_70b --ranks 64 --pp 4 --num-layers-per-virtual-pipeline-stage 5".split()) == (
         "plan transformer --model llama3_70b --ranks 64 --pp 4 --vpp 4 --no-overlap --loss unfused", [NO_OVERLAP, UNFUSED])
@@ -260,6 +260,35 @@ def test_each_model_option_of_megatron_is_a_key_of_the_file(busbar, tmp_path, ty
     assert f" {4 * (12 * 512 ** 2 + 13 * 512 + of_layer) + 2 * 512 + (50304 + 1024) * 512 + outside:,} parameters" in run.stdout and not run.stderr
 
 
+@pytest.mark.parametrize("typed,vocabulary,note", [
+    ("--tokenizer-type HuggingFaceTokenizer --tokenizer-model m", None, "by hand: --tokenizer-type --tokenizer-model: the tokenizer has the vocabulary of the model; add --vocab-size N"),
+    ("--tokenizer-type BertWordPieceLowerCase --vocab-file v", None, "by hand: --tokenizer-type --vocab-file: the tokenizer has the vocabulary of the model; add --vocab-size N"),
+    ("--tokenizer-type HuggingFaceTokenizer --tokenizer-model m --vocab-size 128256", 128256, "left out: --tokenizer-type --tokenizer-model: without influence"),
+    ("--tokenizer-type GPT2BPETokenizer --vocab-file v --merge-file m", 50304, "left out: --tokenizer-type --vocab-file --merge-file: without influence"),
+    ("--vocab-file v --merge-file m --tensor-model-parallel-size 4", 50688, "left out: --vocab-file --merge-file: without influence")])
+def test_the_tokenizer_has_the_vocabulary_of_the_model(busbar, typed, vocabulary, note):
+    """Megatron-LM takes the number of tokens from the tokenizer and pads it to a multiple of 128 tp: GPT-2 has 50257."""
+    _, notes = translated(busbar, "plan", *f"transformer --num-layers 4 --hidden-size 512 --num-attention-heads 8 {typed}".split())
+    assert json.loads(notes[0][1]).get("vocab_size") == vocabulary and any(": ".join(each).startswith(note) for each in notes), notes
+
+
+@pytest.mark.parametrize("typed,tokens", [
+    ("--train-samples 585937500 --seq-length 4096", 585937500 * 4096), ("--train-iters 500000 --global-batch-size 1536 --seq-length 2048", 500000 * 1536 * 2048),
+    ("--max_steps 1000 --per_device_train_batch_size 2 --gradient_accumulation_steps 4 --block_size 1024", 1000 * 2 * 4 * 8 * 1024)])
+def test_the_length_of_a_run_is_computed_in_tokens(busbar, typed, tokens):
+    for words in (typed.split(), [*typed.split(), "--cluster", "h100-sxm-ib"]):
+        done = busbar.run("plan", "transformer", "--model", "llama3_8b", "--world-size", 8, *words, emulated=False)
+        assert ("--tokens" in done.stderr.splitlines()[0]) == ("--cluster" in words) and f" --tokens {tokens}" in done.stderr
+
+
+def test_options_that_are_left_out_have_no_false_reason(busbar):
+    """These change the time of a step or the number of its ranks."""
+    for option in "rampup-batch-size no-masked-softmax-fusion moe-permute-fusion deterministic-mode hostfile eval-iters lora-dropout".split():
+        assert "without influence" not in refusal(busbar, "transformer", f"--{option}")
+    line, _ = translated(busbar, "plan", *"transformer --model gpt3_1_3b --ranks 8 --bf16 --transformer-impl local --cluster h100-sxm-ib".split())
+    assert line.endswith("--software megatron-plain --cluster h100-sxm-ib --no-overlap --loss unfused")
+
+
 PUBLISHED = {  # options, parameters of the published weights
     "Mistral Nemo": ("--num-layers 40 --hidden-size 5120 --ffn-hidden-size 14336 --num-attention-heads 32 --kv-channels 128 --group-query-attention --num-query-groups 8 --vocab-size 131072",
                      12_247_782_400),
@@ -387,7 +416,7 @@ ONE_GPU = """--num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-l
                                                  ("", "--cross-entropy-loss-fusion --cross-entropy-fusion-impl te", " --loss fused --no-overlap --software megatron")])
 def test_any_option_that_only_megatron_has_marks_its_script(busbar, removed, typed, added):
     line, _ = translated(busbar, "plan", "transformer", *ONE_GPU.replace(removed, "").split(), *typed.split())
-    assert line.removesuffix(" --model config.json").endswith(f"--ranks 1{added}")
+    assert re.sub(" --model config.json| --tokens [0-9]+", "", line).endswith(f"--ranks 1{added}")
 
 
 SCRIPTS = {  # options of public launch scripts; the checkpoint and data options are a selection

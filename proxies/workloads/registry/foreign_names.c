@@ -38,7 +38,8 @@ const struct bb_foreign_name bb_foreign_options[] = {
     {"size bytes message-size msg-size message-sizes", "--sizes (of a collective)", "--sizes 1G", NULL},
     {"type", "--datatype (of a collective) or --dtype", "--dtype half", NULL},
     {"in-place", "--placement in_place", "--placement in_place", NULL},
-    {"enable-evaluation", NULL, "a step is a training step", NULL},
+    {"enable-evaluation eval-interval eval-iters val-check-interval limit-val-batches skip-train", NULL,
+     "a step is a training step", NULL},
     {"backend distributed-backend", NULL, "all measured traffic goes through NCCL", NULL},
     {"app datapath num-workers", NULL, "a step reads no data set", NULL},
     {"max-position-embeddings", NULL, IN_FILE, "max_position_embeddings"},
@@ -66,12 +67,10 @@ const struct bb_foreign_name bb_foreign_options[] = {
     {"moe-layer-freq", NULL, IN_FILE, "moe_layer_freq"},
     {"make-vocab-size-divisible-by", NULL, IN_FILE, "vocab_size padded"},
     {"rotary-base rotary-percent norm-epsilon use-rope-scaling rope-scaling-factor rotary-interleaved squared-relu "
-     "rotary-seq-len-interpolation-factor apply-layernorm-1p apply-query-key-layer-scaling "
-     "lr min-lr lr-decay-style lr-decay-iters lr-warmup-iters lr-warmup-fraction clip-grad adam-beta1 adam-beta2 "
-     "init-method-std tokenizer-type tokenizer-model data-path split log-interval "
-     "eval-interval "
-     "eval-iters save load vocab-file merge-file transformer-impl rampup-batch-size use-mcore-models no-load-optim "
-     "exit-duration-in-mins distributed-timeout-minutes moe-aux-loss-coeff "
+     "rotary-seq-len-interpolation-factor apply-layernorm-1p apply-query-key-layer-scaling lr min-lr lr-decay-style "
+     "lr-decay-iters lr-warmup-iters lr-warmup-fraction clip-grad adam-beta1 adam-beta2 init-method-std "
+     "tokenizer-type tokenizer-model data-path split log-interval save load vocab-file merge-file transformer-impl "
+     "use-mcore-models no-load-optim exit-duration-in-mins distributed-timeout-minutes moe-aux-loss-coeff "
      "moe-router-load-balancing-type tensorboard-dir wandb-project wandb-exp-name wandb-save-dir log-throughput "
      "log-params-norm log-num-zeros-in-grad log-progress log-timers-to-tensorboard log-memory-to-tensorboard "
      "timing-log-level adam-eps sgd-momentum start-weight-decay end-weight-decay weight-decay-incr-style "
@@ -80,24 +79,19 @@ const struct bb_foreign_name bb_foreign_options[] = {
      "ckpt-fully-parallel-save ckpt-fully-parallel-load no-load-rng no-save-optim no-save-rng exit-interval "
      "exit-signal-handler mock-data data-cache-path train-data-path valid-data-path test-data-path dataloader-type "
      "eod-mask-loss reset-position-ids reset-attention-mask no-create-attention-mask-in-dataloader "
-     "no-mmap-bin-files "
-     "manual-gc manual-gc-interval loss-scale initial-loss-scale min-loss-scale loss-scale-window hysteresis "
-     "attention-softmax-in-fp32 no-masked-softmax-fusion no-bias-gelu-fusion no-bias-swiglu-fusion "
-     "no-bias-dropout-fusion no-rope-fusion no-persist-layer-norm cross-entropy-fusion-impl use-cpu-initialization "
-     "local-rank finetune pretrained-checkpoint skip-train calculate-per-token-loss "
+     "no-mmap-bin-files manual-gc manual-gc-interval loss-scale initial-loss-scale min-loss-scale loss-scale-window "
+     "hysteresis use-cpu-initialization local-rank finetune pretrained-checkpoint calculate-per-token-loss "
      "check-weight-hash-across-dp-replicas-interval profile profile-ranks profile-step-start profile-step-end "
-     "use-pytorch-profiler deterministic-mode log-straggler disable-straggler-on-startup moe-z-loss-coeff "
-     "moe-router-dtype moe-router-pre-softmax moe-router-score-function moe-router-topk-scaling-factor "
-     "moe-router-enable-expert-bias moe-router-bias-update-rate moe-input-jitter-eps moe-per-layer-logging "
-     "moe-permute-fusion gradient-clipping max-norm master-addr master-port hostfile include steps-per-print "
-     "wall-clock-breakdown prescale-gradients val-check-interval limit-val-batches max-time fp8-margin "
-     "fp8-interval "
-     "fp8-amax-history-len fp8-amax-compute-algo precompute-float8-dynamic-scale-for-fsdp enable-compiled-autograd "
-     "dataset dataset-path "
-     "tokenizer-path dump-folder lora-alpha lora-dropout module rdzv-backend rdzv-id rdzv-endpoint standalone "
-     "node-rank "
-     "max-restarts tee redirects role local-ranks-filter machine-rank main-process-ip main-process-port",
-     NULL, "without influence on the communication of a step", NULL},
+     "use-pytorch-profiler log-straggler disable-straggler-on-startup moe-z-loss-coeff moe-router-dtype "
+     "moe-router-pre-softmax moe-router-score-function moe-router-topk-scaling-factor moe-router-enable-expert-bias "
+     "moe-router-bias-update-rate moe-input-jitter-eps moe-per-layer-logging gradient-clipping max-norm master-addr "
+     "master-port steps-per-print wall-clock-breakdown prescale-gradients max-time fp8-margin fp8-interval "
+     "fp8-amax-history-len fp8-amax-compute-algo dataset dataset-path tokenizer-path dump-folder lora-alpha module "
+     "rdzv-backend rdzv-id rdzv-endpoint standalone node-rank max-restarts tee redirects role local-ranks-filter "
+     "machine-rank main-process-ip main-process-port",
+     NULL, "without influence on the time and memory of a step", NULL},
+    {"rampup-batch-size", NULL, "a step has the full batch, --global-batch-size", NULL},
+    {"transformer-impl=local", "--software megatron-plain", "--software megatron-plain", NULL},
     {"lora", "--lora-rank 16", "--lora-rank 16", NULL},
     {"lora-dim lora-r peft peft-method peft-scheme adapter finetuning-type", "--lora-rank", "--lora-rank 16",
      "lora=16"},
@@ -238,7 +232,11 @@ const struct bb_foreign_name bb_foreign_options[] = {
     {"ub-tp-comm-overlap enable-async-tensor-parallel", "--tp-comm-overlap",
      "--tp-comm-overlap --sequence-parallel --tp 8", NULL},
     {"tp-comm-overlap-cfg", NULL, "--tp-comm-overlap assumes as many chunks as --tp", NULL},
-    {"moe-grouped-gemm moe-use-legacy-grouped-gemm", NULL, "the choice of grouped GEMMs is not modelled", NULL},
+    {"moe-grouped-gemm moe-use-legacy-grouped-gemm moe-permute-fusion no-masked-softmax-fusion no-bias-gelu-fusion "
+     "no-bias-swiglu-fusion no-bias-dropout-fusion no-rope-fusion no-persist-layer-norm cross-entropy-fusion-impl "
+     "attention-softmax-in-fp32 deterministic-mode enable-compiled-autograd precompute-float8-dynamic-scale-for-fsdp",
+     NULL, "this choice of kernels is not modelled (those of a framework: --software)", NULL},
+    {"hostfile include", NULL, "the hosts are not read; their number is --num-nodes, with --num-gpus GPUs each", NULL},
     {"account-for-embedding-in-pipeline-split account-for-loss-in-pipeline-split", NULL,
      "not modelled; similar: --pipeline-layout", NULL},
     {"pipeline-model-parallel-layout", "--pipeline-layout", "--pipeline-layout \"Et*3|(tt|)*29,L\"", NULL},
@@ -269,7 +267,7 @@ const struct bb_foreign_name bb_foreign_options[] = {
     {"no-overlap-p2p-communication overlap-p2p-comm batch-p2p-comm", NULL,
      "messages between stages are concurrent with compute where the schedule allows it", NULL},
     {"hierarchical-context-parallel-sizes use-tp-pp-dp-mapping "
-     "standalone-embedding-stage distribute-saved-activations pipeline-parallel-split-points",
+     "standalone-embedding-stage lora-dropout distribute-saved-activations pipeline-parallel-split-points",
      NULL, "not modelled", NULL},
     {"nccl-communicator-config-path", NULL, "bench --max-ctas measures the effect of NCCL's CTA limit", NULL},
     {"ddp-num-buckets ddp-average-in-collective ddp-pad-buckets-for-high-nccl-busbw align-grad-reduce "

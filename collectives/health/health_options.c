@@ -675,11 +675,14 @@ bool bb_health_runs(const struct bb_health *h, enum bb_health_test test)
 #define COMMUNICATOR_S     2.0
 #define COMMUNICATOR_RANKS 0.001
 #define KERNELS_S          2.0
+#define UNKNOWN_GBPS       10.0 /* of a test without expectation, if that of pairs is unknown, too */
 
 double bb_health_seconds(const struct bb_health *h, const struct bb_health_options *o, enum bb_health_test test)
 {
     const int ranks = facts_of(h, (struct bb_machine_facts){0}, test, false).ranks;
-    const double gbps = isfinite(h->expected[test]) ? h->expected[test] : 10;
+    const double gbps = isfinite(h->expected[test])              ? h->expected[test]
+                        : isfinite(h->expected[BB_HEALTH_PAIRS]) ? h->expected[BB_HEALTH_PAIRS]
+                                                                 : UNKNOWN_GBPS;
     const int turns = test == BB_HEALTH_RAILS_ALONE ? h->gpus : 1;
 
     if (!bb_health_runs(h, test))

@@ -905,6 +905,16 @@ def test_missing_nodes_of_the_baseline_are_named(busbar, tmp_path):
     assert "\n# baseline: 4 nodes, this run has 4 and no host of the baseline\n" in done.stdout
 
 
+def test_estimate_with_a_baseline_of_other_nodes_uses_its_pairs(busbar, tmp_path):
+    """The baseline has no value of rails on three nodes; a rail has at most the rate of its pairs, not an assumed 10 GB/s."""
+    def estimate(nodes, *args):
+        done = busbar.run("health", "--only", "all", *args, ranks=2 * nodes, env={"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_NODES": str(nodes)})
+        return float(re.search(r"# estimated time on real GPUs: (\d+) s", done.stdout)[1])
+
+    estimate(4, "--save-baseline", tmp_path / "good.json")
+    assert estimate(3, "--expect", tmp_path / "good.json") == pytest.approx(estimate(3, "--expect", "h100-sxm-ib"), rel=0.05)
+
+
 def bench(busbar, tmp_path, *args, **env):
     done = busbar.run("bench", *args, "--json", tmp_path / "r.json", ranks=16,
                       env={"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib", "EMU_NODES": "4", **env})

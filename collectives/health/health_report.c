@@ -75,6 +75,12 @@ static const char *gpu_text(const struct bb_health_report *r, const struct bb_he
     return text;
 }
 
+/* Returns whether a slow leaf has half of the nodes: then the uplinks of the other nodes may be the slow ones. */
+static bool is_either_leaf(const struct bb_health_report *r, const struct bb_health_finding *f)
+{
+    return f->part == BB_HEALTH_A_LEAF && 2 * (f->other - f->node + 1) >= bb_health_active(r->health);
+}
+
 /* Describes the part of a finding: "NIC of GPU 2 (GPU 0000:1b:00.0) of node1". */
 static const char *part_text(const struct bb_health_report *r, const struct bb_health_finding *f, char text[256])
 {
@@ -99,14 +105,13 @@ static const char *part_text(const struct bb_health_report *r, const struct bb_h
         break;
     case BB_HEALTH_A_RAIL:
         snprintf(text, 256, "rail of GPU %d%s", f->gpu,
-                 f->whole                           ? " on every node, except perhaps one"
-                 : f->test < BB_HEALTH_RAILS_ALONE  ? " on most nodes"
+                 f->test < BB_HEALTH_RAILS_ALONE    ? f->whole ? "" : " on most nodes"
                  : r->health->skip[BB_HEALTH_PAIRS] ? ", or one NIC of it"
                                                     : "");
         break;
     case BB_HEALTH_A_LEAF:
         snprintf(text, 256, "leaf switch of %s to %s%s%s", host_of(r, f->node), host_of(r, f->other), gpu,
-                 2 * (f->other - f->node + 1) >= bb_health_active(r->health) ? ", or of the other nodes" : "");
+                 is_either_leaf(r, f) ? ", or of the other nodes" : "");
         break;
     case BB_HEALTH_FABRIC:
         snprintf(text, 256, r->health->skip[BB_HEALTH_PAIRS] ? "fabric, or NICs" : "fabric");
@@ -213,7 +218,10 @@ static void write_hint(const struct bb_health_report *r, const struct bb_health_
         {f->part == BB_HEALTH_ALL && *r->source, ": a common cause, or the wrong profile"},
         {f->part == BB_HEALTH_ALL, ": a common cause"},
         {f->untested, ": not tested with a fast partner"},
+        {f->part == BB_HEALTH_A_NODE && f->test >= BB_HEALTH_PAIRS && bb_health_domain_nodes(r->health) < 2,
+         ": the NICs of all its GPUs"},
         {f->part == BB_HEALTH_A_NODE && f->test != BB_HEALTH_NODE, ": all its GPUs"},
+        {f->part == BB_HEALTH_A_RAIL && f->whole, ": at most one of its tested NICs is healthy"},
         {f->part == BB_HEALTH_A_LEAF, ": only in pairs with other nodes"},
         {is_outlier(f), ": an outlier"},
         {is_shared && no_pairs, "; to find which: busbar health --only pairs"},
@@ -727,16 +735,18 @@ static json_t *findings_json(const struct bb_health_report *r)
     for (size_t i = 0; i < r->health->n; i++) {
         const struct bb_health_finding *f = &r->health->findings[i];
         const struct bb_device_info *d = device_of(r, f);
+        const bool is_either = is_either_leaf(r, f); /* about neither of the leaves' nodes */
+        const int node = is_either ? -1 : f->node, other = is_either ? -1 : f->other;
 
         json_array_append_new(
             list, json_pack("{s:s, s:s, s:s?, s:s, s:o, s:s?, s:s, s:o, s:s?, s:b, s:b, s:o, s:s?, s:s?, s:o, s:o, "
                             "s:o, s:i, s:s, s:o}",
                             "level", bb_health_level_name(f->level), "stage", stage_of(f), "test",
                             f->test < BB_HEALTH_TESTS ? bb_health_tests[f->test].name : NULL, "part",
-                            bb_health_parts[f->part], "node", number_or_null(f->node), "host",
-                            f->node < 0 ? NULL : host_of(r, f->node), "name", part_text(r, f, part), "other_node",
-                            number_or_null(f->other), "other_host", f->other < 0 ? NULL : host_of(r, f->other),
-                            "one_way", f->one_way, "lost_gpus", f->lost_gpus, "gpu", number_or_null(f->gpu), "pci",
+                            bb_health_parts[f->part], "node", number_or_null(node), "host",
+                            node < 0 ? NULL : host_of(r, node), "name", part_text(r, f, part), "other_node",
+                            number_or_null(other), "other_host", other < 0 ? NULL : host_of(r, other), "one_way",
+                            f->one_way, "lost_gpus", f->lost_gpus, "gpu", number_or_null(f->gpu), "pci",
                             d ? d->pci : NULL, "uuid", d ? d->uuid : NULL, "value", bb_json_real(f->value), "expected",
                             bb_json_real(f->expected), "median", bb_json_real(f->median), "tries", f->tries, "reason",
                             reason_text(r, f, reason), "nic", nic_json(r, f)));

@@ -362,6 +362,17 @@ def test_slow_leaf_of_two_oversubscribed_nodes_drains_no_node(busbar, tmp_path, 
     assert re.search(f"leaf switch of [^ ]+-node4 to [^ ]+-node5{text}: ", done.stderr)
 
 
+def test_slow_leaf_of_two_is_of_no_host(busbar, tmp_path, leaves):
+    """Pairs of two leaves do not show whose uplinks are slow: the name has both, a host only one."""
+    root, seen, done = health(busbar, tmp_path, "--only", "pairs", "--prometheus", tmp_path / "m.prom", ranks=8, nodes=4, status=5,
+                              slow="link=leaf1:0.5", EMU_CLUSTER=str(leaves(2, nodes=2)))
+    (finding,) = root["findings"]
+    assert seen == {("fail", "leaf", None, None)} and [finding[key] for key in ("host", "other_node", "other_host")] == [None] * 3
+    assert re.fullmatch("leaf switch of [^ ]+-node0 to [^ ]+-node1, or of the other nodes", finding["name"])
+    (line,) = [line for line in (tmp_path / "m.prom").read_text().splitlines() if line.startswith("busbar_finding_status")]
+    assert 'part="leaf"} 2' in line, line
+
+
 def test_values_of_oversubscribed_leaves_are_printed_with_their_expectation(busbar, tmp_path, leaves):
     root, _, done = health(busbar, tmp_path, ranks=16, nodes=8, EMU_CLUSTER=str(leaves(2, nodes=2)))
     tests = {t["stage"]: t for t in root["tests"]}
@@ -784,12 +795,13 @@ def test_values_without_majority_blame_no_node(busbar, tmp_path, parameters, tex
     assert f"{finding['reason']}, as in the baseline" in [f["reason"] for f in again["findings"]] and item in again["inventory"]
 
 
-@pytest.mark.parametrize("nodes, slow, name", [(6, 6, "every node, except perhaps one"), (6, 5, "every node, except perhaps one"), (9, 7, "most nodes")])
-def test_slow_rail_counts_its_nodes(busbar, tmp_path, nodes, slow, name):
+@pytest.mark.parametrize("nodes, slow, name, fast", [(6, 6, "", 1), (6, 5, "", 1), (9, 7, " on most nodes", 9)])
+def test_slow_rail_counts_its_nodes(busbar, tmp_path, nodes, slow, name, fast):
     """One node has no fast partner, so it is not known to be fast; two are fast with each other. The line of the rails has the lowest."""
     _, _, done = health(busbar, tmp_path, "--rounds", 16, ranks=3 * nodes, nodes=nodes, status=5,
                         slow=",".join(f"link=node{n}-nic1:0.7" for n in range(slow)))
-    assert re.search(f"(?m)^fail +pairs +rail of GPU 1 on {name}: ", done.stdout), done.stdout
+    assert re.search(f"(?m)^fail +pairs +rail of GPU 1{name}: ", done.stdout), done.stdout
+    assert (": at most one of its tested NICs is healthy\n" in done.stdout) == (fast == 1)
     assert re.search(r"(?m)^# rails  all_reduce, a rail alone: median 4\d\.\d+ GB/s, lowest 3\d\.\d+, expected 4", done.stdout)
     assert "# gpu    GEMM of bfloat16: median" in done.stdout and "copy: median 2810 GB/s, expected" in done.stdout
 

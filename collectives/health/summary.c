@@ -28,6 +28,16 @@ static bool has_level(const json_t *object, enum bb_health_level level)
     return strcmp(text_of(object, "level"), bb_health_level_name(level)) == 0;
 }
 
+/* Returns whether a finding is about a part of these kinds, from `first` to `last`. */
+static bool has_part(const json_t *finding, enum bb_health_part first, enum bb_health_part last)
+{
+    bool has = false;
+
+    for (int part = first; part <= (int)last; part++)
+        has |= strcmp(text_of(finding, "part"), bb_health_parts[part]) == 0;
+    return has;
+}
+
 static int count_levels(const json_t *list, enum bb_health_level level)
 {
     const json_t *object;
@@ -38,15 +48,15 @@ static int count_levels(const json_t *list, enum bb_health_level level)
     return n;
 }
 
-/* Returns the number of parts with findings of this level; the link of two GPUs, or the NIC that GPUs share, is one part. */
-static int count_parts(const json_t *findings, enum bb_health_level level)
+/* Returns the number of parts, of kinds from `first` on, with findings of this level; the link of two GPUs, or the NIC that GPUs share, is one part. */
+static int count_parts(const json_t *findings, enum bb_health_part first, enum bb_health_level level)
 {
     json_t *names = json_object();
     const json_t *f;
     size_t i;
     int n;
 
-    json_array_foreach(findings, i, f) if (has_level(f, level))
+    json_array_foreach(findings, i, f) if (has_level(f, level) && has_part(f, first, BB_HEALTH_ALL))
     {
         const bool is_all = strcmp(text_of(f, "part"), "all") == 0; /* "most of the cluster" once for each test */
         const char *name = text_of(f, is_all ? "reason" : "name"), *link = strstr(text_of(f, "reason"), ": GPU");
@@ -64,7 +74,7 @@ static int count_parts(const json_t *findings, enum bb_health_level level)
 
 int bb_health_count_failed(const json_t *findings)
 {
-    return count_parts(findings, BB_HEALTH_FAIL);
+    return count_parts(findings, BB_HEALTH_A_GPU, BB_HEALTH_FAIL);
 }
 
 /* Prints the findings that fit: the line about the others takes the place of two or more. */
@@ -82,18 +92,20 @@ static void print_findings(const json_t *root, const struct bb_health_scope *sco
         fprintf(out, "# %zu further findings: --full, --json\n", n - shown);
 }
 
-/* Prints why there is no line for scontrol although a part fails, as a comment of the shell. */
-static void print_undrained(const json_t *findings, FILE *out)
+/* Prints what fails of no node, which no line for scontrol names, as a comment of the shell. any: there are such lines */
+static void print_undrained(const json_t *findings, bool any, FILE *out)
 {
-    const int failed = bb_health_count_failed(findings);
-    const json_t *f = json_array_get(findings, 0); /* they are sorted */
-    bool is_network = false;
+    const int failed = count_parts(findings, BB_HEALTH_A_PATH, BB_HEALTH_FAIL);
+    const json_t *f;
+    bool is_network;
+    size_t i = 0;
 
     if (failed == 0)
         return;
-    for (int part = BB_HEALTH_A_RAIL; part <= BB_HEALTH_FABRIC && !strstr(text_of(f, "name"), "NIC"); part++)
-        is_network |= strcmp(text_of(f, "part"), bb_health_parts[part]) == 0;
-    fprintf(out, "# no node to drain: %s: %s",
+    while ((f = json_array_get(findings, i)) && !has_part(f, BB_HEALTH_A_PATH, BB_HEALTH_ALL))
+        i++; /* they are sorted: the first one fails */
+    is_network = has_part(f, BB_HEALTH_A_RAIL, BB_HEALTH_FABRIC) && !strstr(text_of(f, "name"), "NIC");
+    fprintf(out, "# no %snode to drain: %s: %s", any ? "other " : "",
             is_network ? "what fails is a part of the network" : "it is not known which node is the cause",
             text_of(f, "name"));
     fprintf(out, failed > 1 ? " and %d more\n" : "\n", failed - 1);
@@ -128,8 +140,7 @@ void bb_health_print_drain(const json_t *root, FILE *out)
         free(reason);
         any = true;
     }
-    if (!any)
-        print_undrained(json_object_get(root, "findings"), out);
+    print_undrained(json_object_get(root, "findings"), any, out);
 }
 
 /* Prints how many pairs of nodes were tested, whose paths the stages between nodes judge. left: number of nodes that have not failed */
@@ -234,10 +245,9 @@ static void print_others(const json_t *root, FILE *out)
     const json_t *f;
     size_t i;
 
-    json_array_foreach(json_object_get(root, "findings"), i, f) for (int part = BB_HEALTH_A_NIC + 1;
-                                                                     part <= BB_HEALTH_ALL; part++)
+    json_array_foreach(json_object_get(root, "findings"), i, f)
     {
-        const bool is_other = strcmp(text_of(f, "part"), bb_health_parts[part]) == 0,
+        const bool is_other = has_part(f, BB_HEALTH_A_PATH, BB_HEALTH_ALL),
                    is_test = strcmp(text_of(f, "stage"), "inventory") != 0;
 
         of_tests += is_other && is_test;
@@ -285,8 +295,8 @@ static void print_exceeding(const json_t *tests, FILE *out)
 static void print_verdict(const json_t *root, const struct bb_health_scope *scope, FILE *out)
 {
     const json_t *findings = json_object_get(root, "findings"), *verdicts = json_object_get(root, "verdicts");
-    const int failed = bb_health_count_failed(findings), warned = count_parts(findings, BB_HEALTH_WARN),
-              nodes = (int)json_array_size(verdicts);
+    const int failed = bb_health_count_failed(findings),
+              warned = count_parts(findings, BB_HEALTH_A_GPU, BB_HEALTH_WARN), nodes = (int)json_array_size(verdicts);
     const bool is_from = scope->from && *scope->from, is_part = is_from || strcmp(scope->only, "all") != 0;
 
     fprintf(out, "# ");

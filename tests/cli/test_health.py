@@ -981,6 +981,26 @@ def test_reason_of_drain_names_all_failed_parts(busbar, tmp_path):
     assert 200 < len(reason) <= 255 and re.fullmatch(r"busbar: (GPU \d+ \(\S+\) GEMM outlier at 80\.\d %, )+\d+ more", reason), reason
 
 
+@pytest.mark.parametrize("test, slow", [("gpu", ",".join(f"rank={rank}:1.3" for rank in range(2, 4))),
+                                        ("pairs", ",".join(f"link=node1-nic{nic}:0.5" for nic in range(2)))])
+def test_node_whose_parts_are_all_slow_names_them(busbar, tmp_path, test, slow):
+    root, found, _ = health(busbar, tmp_path, "--only", test, ranks=8, nodes=4, status=5, slow=slow)
+    assert found == {("fail", "node", 1, None)} and root["findings"][0]["reason"].endswith(
+        {"gpu": ": all its GPUs", "pairs": ": the NICs of all its GPUs"}[test])
+
+
+def test_drain_names_what_fails_of_no_node(busbar, tmp_path):
+    """A slow NIC drains its node; the rail, which fails as well, is in a comment, also with --quiet."""
+    slow = ",".join(["link=node2-nic0:0.4", *(f"link=node{node}-nic1:0.7" for node in range(6))])
+    root, _, done = health(busbar, tmp_path, "--only", "pairs", "--drain", ranks=12, nodes=6, status=5, slow=slow)
+    (name,) = [f["name"] for f in root["findings"] if f["part"] == "rail"]
+    lines = done.stdout.splitlines()
+    at = lines.index(f"# no other node to drain: what fails is a part of the network: {name}")
+    assert lines[at - 1].startswith("scontrol update nodename=") and "-node2 " in lines[at - 1]
+    _, _, quiet = health(busbar, tmp_path, "--only", "pairs", "--drain", "--quiet", ranks=12, nodes=6, status=5, slow=slow)
+    assert quiet.stdout.splitlines() == lines[at - 1:at + 1]
+
+
 def test_slow_rail_is_not_a_slow_node(busbar, tmp_path):
     slow = ",".join(f"link=node{node}-nic1:0.79" for node in range(4))
     root, found, _ = health(busbar, tmp_path, "--only", "pairs", ranks=8, nodes=4, status=5, slow=slow)

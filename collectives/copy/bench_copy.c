@@ -193,7 +193,7 @@ struct summary {
 };
 
 static const struct bb_field summary_fields[] = {
-    {NULL, "copy", "", 26, 0, BB_SHOWS(struct summary, name), .form = BB_FORM_LEFT},
+    {NULL, "copy", "", 28, 0, BB_SHOWS(struct summary, name), .form = BB_FORM_LEFT},
     {NULL, "results", "", 8, 0, BB_SHOWS(struct summary, gpus)},
     {NULL, "slowest", "(GB/s)", 9, 2, BB_SHOWS(struct summary, min)},
     {NULL, "median", "(GB/s)", 9, 2, BB_SHOWS(struct summary, median)},
@@ -202,7 +202,7 @@ static const struct bb_field summary_fields[] = {
     {NULL, "reached", "(%)", 8, 1, BB_SHOWS(struct summary, percent)},
     {0}};
 static const struct bb_field gpu_fields[] = {
-    {NULL, "copy", "", 26, 0, BB_SHOWS(struct summary, name), .form = BB_FORM_LEFT},
+    {NULL, "copy", "", 28, 0, BB_SHOWS(struct summary, name), .form = BB_FORM_LEFT},
     {NULL, "GPU", "", 4, 0, BB_SHOWS(struct summary, gpu)},
     {NULL, "slowest", "(GB/s)", 9, 2, BB_SHOWS(struct summary, min)},
     {NULL, "fastest", "(GB/s)", 9, 2, BB_SHOWS(struct summary, max)},

@@ -24,8 +24,8 @@
 const struct bb_copy_case bb_copy_cases[BB_COPIES] = {
     [BB_COPY_TO_GPU] = {"host to GPU", HOST, IN, .engine = "copy", .memory = "pinned"},
     [BB_COPY_FROM_GPU] = {"GPU to host", HOST, OUT, .engine = "copy", .memory = "pinned"},
-    [BB_COPY_BOTH] = {"host, both directions", HOST, .direction = "both", .into = true, .out = true, .engine = "copy",
-                      .memory = "pinned"},
+    [BB_COPY_BOTH] = {"host, both directions, sum", HOST, .direction = "both", .into = true, .out = true,
+                      .engine = "copy", .memory = "pinned"},
     [BB_COPY_PAGEABLE_TO_GPU] = {"host to GPU, pageable", HOST, IN, .engine = "copy", .memory = "pageable",
                                  .unjudged = true},
     [BB_COPY_PAGEABLE_FROM_GPU] = {"GPU to host, pageable", HOST, OUT, .engine = "copy", .memory = "pageable",
@@ -42,7 +42,7 @@ const struct bb_copy_case bb_copy_cases[BB_COPIES] = {
                                    .engine = "kernel"},
     [BB_COPY_PEER_KERNEL_READ] = {"GPU to GPU, kernel reads", PEER, .direction = "read", .into = true,
                                   .engine = "kernel"},
-    [BB_COPY_PEER_BOTH] = {"GPU to GPU, both write", PEER, .direction = "both", .out = true, .engine = "copy",
+    [BB_COPY_PEER_BOTH] = {"GPU to GPU, while both write", PEER, .direction = "both", .out = true, .engine = "copy",
                            .concurrent = true},
 };
 

@@ -79,8 +79,8 @@ def test_gpus_without_access_are_counted(busbar, tmp_path):
     assert len(root["results"]) == 9 * 2 + 5 * 2 and root["expected_by"] is None
 
 
-@pytest.mark.parametrize("call,name", [(1, "host to GPU"), (2, "GPU to host"), (4, "host, both directions"), (5, "host to GPU, pageable"),
-                                       (6, "GPU to host, pageable"), (9, "GPU to GPU, write"), (11, "GPU to GPU, both write")])
+@pytest.mark.parametrize("call,name", [(1, "host to GPU"), (2, "GPU to host"), (4, "host, both directions, sum"), (5, "host to GPU, pageable"),
+                                       (6, "GPU to host, pageable"), (9, "GPU to GPU, write"), (11, "GPU to GPU, while both write")])
 def test_wrong_data_are_found(busbar, call, name):
     """Of a copy by copy engine. The test above moves data, too, and ends with 0."""
     env = {"EMU_CLUSTER": "h100-sxm-ib", "EMU_FAULT": f"corrupt:rank=1,call={call},name=cudaMemcpyAsync"}

@@ -1314,7 +1314,18 @@ def test_gemms_in_tf32_are_unused(measured, calibrate, tmp_path):
         for row in root["results"]:
             row.update({"dtype": "tf32"} if row["section"] not in ("timed", "memory_kernels") else {})
     done, _, _ = calibrate(copy_of(measured("compute"), tmp_path / "tf32.json", in_tf32))
-    assert done.returncode == 0 and re.search(r"tf32\.json: bench compute, .*\b[1-9]\d* unused", done.stdout), done.stderr
+    assert done.returncode == 0 and re.search(r"tf32\.json: bench compute, .*\b[1-9]\d* unused \(no cost model\)\n", done.stdout), done.stderr
+
+
+def test_unused_rows_are_counted_by_reason(measured, calibrate, tmp_path):
+    """Five rows: of 0 bytes, with wrong data, of another mode (two), and of an operation without cost model."""
+    def spoil(root):
+        rows = root["results"] = [row for row in root["results"] if row["bytes"] > 0]
+        for row, change in zip(rows, ({"bytes": 0}, {"wrong": 3}, {"mode": "sync"}, {"mode": "graph"}, {"collective": "hypercube"})):
+            row.update(change)
+    done, _, summary = calibrate(copy_of(measured("collectives"), tmp_path / "spoilt.json", spoil))
+    assert done.returncode == 0 and summary["files"][0]["unused_rows"] == 5
+    assert ", 5 unused (0 bytes: 1, wrong data: 1, mode sync or graph: 2, no cost model: 1)\n" in done.stdout, done.stdout
 
 
 def test_invalid_rows_are_reported_by_index(measured, calibrate, tmp_path):

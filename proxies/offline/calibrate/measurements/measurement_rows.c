@@ -22,17 +22,25 @@ struct reader {
                                  read or added */
 };
 
-/* Appends a measurement that was read from the row. If `usable` is false, or its time is not a positive number, counts
- * the row as not used instead. */
-static void add_measurement(struct reader *r, const struct bb_measurement *found, bool usable)
+/* Counts a row that calibration does not use. */
+static void count_unused(struct reader *r, enum bb_unused reason)
+{
+    r->file->n_unused++;
+    r->file->n_of[reason]++;
+}
+
+/* Appends a measurement that was read from the row, or counts the row as not used: for the given reason, or because its
+ * time is not a positive number. */
+static void add_measurement(struct reader *r, const struct bb_measurement *found, enum bb_unused reason)
 {
     struct bb_measurements *e = r->e;
 
     if (r->rc)
         return;
-    if (!usable || !(found->time_us > 0) || !isfinite(found->time_us)) {
-        r->file->n_unused++;
-        r->file->n_empty += found->kind == BB_MEASURED_COLLECTIVE && found->bytes <= 0;
+    if (reason == BB_USED && (!(found->time_us > 0) || !isfinite(found->time_us)))
+        reason = BB_UNUSED_TIME;
+    if (reason != BB_USED) {
+        count_unused(r, reason);
         return;
     }
     BB_GROW(e->rows, e->n_rows);
@@ -162,6 +170,14 @@ static bool has_cost_model(int kind, int ranks)
     return kind >= 0 && ranks > 1 && !(bb_colls[kind].flags & (BB_COLL_VARIABLE_COUNTS | BB_COLL_ROUNDS));
 }
 
+static enum bb_unused judge_collective(int kind, int ranks, double bytes, double wrong)
+{
+    return bytes <= 0                     ? BB_UNUSED_EMPTY
+           : wrong > 0                    ? BB_UNUSED_WRONG
+           : !has_cost_model(kind, ranks) ? BB_UNUSED_MODEL
+                                          : BB_USED;
+}
+
 static void collective_row(struct reader *r)
 {
     struct bb_measurement found = {.kind = BB_MEASURED_COLLECTIVE, .forced = is_true(r, "forced")};
@@ -179,8 +195,7 @@ static void collective_row(struct reader *r)
     found.call.nodes = r->file->nodes;
     read_choice(r, &found);
     make_message(&found);
-    add_measurement(r, &found,
-                    has_cost_model(kind, r->file->ranks) && found.bytes > 0 && !(json_number_value(wrong) > 0));
+    add_measurement(r, &found, judge_collective(kind, r->file->ranks, found.bytes, json_number_value(wrong)));
 }
 
 /* Adds the host time of an NCCL call. Only rows of collectives that are one NCCL call (BB_COLL_ESTIMATED) have such
@@ -201,13 +216,13 @@ static void launch_row(struct reader *r)
     found.time_us =
         r->file->emulated ? (wall_us - time_us) * iterations : json_number_value(json_object_get(r->row, "host_us"));
     if (found.time_us > 0 && isfinite(found.time_us))
-        add_measurement(r, &found, true);
+        add_measurement(r, &found, BB_USED);
 }
 
 static void bench_row(struct reader *r)
 {
     if (!has_text(r, "mode", "stream") || !is_true(r, "start_barrier")) {
-        r->file->n_unused++; /* the time also contains host overhead, or the operations ran in a CUDA graph */
+        count_unused(r, has_text(r, "mode", "stream") ? BB_UNUSED_START : BB_UNUSED_MODE);
         return;
     }
     collective_row(r);
@@ -225,7 +240,7 @@ static void p2p_row(struct reader *r)
     (void)text_at(r, "direction");
     found.bytes = count_at(r, r->row, "bytes", 0);
     found.time_us = median_at(r, "time_us");
-    add_measurement(r, &found, has_text(r, "direction", "one"));
+    add_measurement(r, &found, has_text(r, "direction", "one") ? BB_USED : BB_UNUSED_MODEL);
 }
 
 static void compute_row(struct reader *r)
@@ -249,7 +264,7 @@ static void compute_row(struct reader *r)
             .memory_kernel = {
                 .kind = BB_MEMORY_KERNEL_COPY, .dtype = BB_FLOAT, .rows = 1, .cols = (uint64_t)(found.bytes / 8)}};
     } else if (has_text(r, "dtype", "tf32")) {
-        r->file->n_unused++; /* profiles have no rate of TF32 */
+        count_unused(r, BB_UNUSED_MODEL); /* profiles have no rate of TF32 */
         return;
     } else {
         const enum bb_dtype_id dtype = dtype_at(r);
@@ -259,7 +274,7 @@ static void compute_row(struct reader *r)
         found.kernel.gemm.dtype = dtype;
         found.kernel.gemm.batch = (int64_t)batch;
     }
-    add_measurement(r, &found, true);
+    add_measurement(r, &found, BB_USED);
 }
 
 /* Adds two measurements from a result row of `bench overlap`: the GEMMs alone, and the GEMMs during a collective. The
@@ -288,16 +303,17 @@ static void overlap_rows(struct reader *r)
     read_choice(r, &overlap);
     alone.kernel = overlap.kernel;
     alone.time_us = overlap.known_us / gemms;
-    add_measurement(r, &alone, true);
+    add_measurement(r, &alone, BB_USED);
     add_measurement(r, &overlap,
                     kind >= 0 && r->file->ranks >= 2 && overlap.comm_us > 0 && overlap.known_us > 0 &&
-                        (kind == BB_SENDRECV || bb_colls[kind].flags & BB_COLL_ESTIMATED));
+                            (kind == BB_SENDRECV || bb_colls[kind].flags & BB_COLL_ESTIMATED)
+                        ? BB_USED
+                        : BB_UNUSED_MODEL);
 }
 
-/* Counts a row that calibration does not use. */
 static void unused_row(struct reader *r)
 {
-    r->file->n_unused++;
+    count_unused(r, BB_UNUSED_MODEL);
 }
 
 /* Function that reads each kind of result row. The first element whose `key` is present in the row applies. */
@@ -334,12 +350,13 @@ int bb_measurements_add_results(struct bb_measurements *e, const json_t *root)
 static void nccl_tests_row(struct reader *r, const struct bb_timing *t, int iterations)
 {
     const int kind = bb_coll_find(t->what), dtype = bb_dtype_find(t->dtype);
-    const bool usable =
-        has_cost_model(kind, r->file->ranks) && t->bytes > 0 && t->wrong <= 0 && strcmp(t->mode, "stream") == 0;
+    const enum bb_unused reason = strcmp(t->mode, "stream") != 0
+                                      ? BB_UNUSED_MODE
+                                      : judge_collective(kind, r->file->ranks, (double)t->bytes, t->wrong);
     size_t count = (size_t)t->bytes / (dtype < 0 ? 1 : bb_dtypes[dtype].bytes);
     struct bb_measurement found;
 
-    if (usable && bb_colls[kind].flags & BB_COLL_SLICED)
+    if (reason == BB_USED && bb_colls[kind].flags & BB_COLL_SLICED)
         count /= (size_t)r->file->ranks;
     found = (struct bb_measurement){.kind = BB_MEASURED_COLLECTIVE,
                                     .by_host = true,
@@ -354,7 +371,7 @@ static void nccl_tests_row(struct reader *r, const struct bb_timing *t, int iter
                                              .ranks = r->file->ranks,
                                              .nodes = r->file->nodes}};
     make_message(&found);
-    add_measurement(r, &found, usable);
+    add_measurement(r, &found, reason);
 }
 
 int bb_measurements_add_nccl_tests(struct bb_measurements *e, json_t *root)

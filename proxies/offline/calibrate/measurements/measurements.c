@@ -236,6 +236,27 @@ static int validate_same_machine(const struct bb_measurement_file *f, const stru
 
 /* ---- reading of all files ---- */
 
+/* Writes why rows of a file are not used: " (0 bytes)", with several reasons " (0 bytes: 2, no cost model: 30)". */
+static void write_unused(struct bb_measurement_file *f)
+{
+    static const char *const names[BB_UNUSED_REASONS] = {
+        [BB_UNUSED_EMPTY] = "0 bytes",           [BB_UNUSED_WRONG] = "wrong data",
+        [BB_UNUSED_MODE] = "mode sync or graph", [BB_UNUSED_START] = "no start barrier",
+        [BB_UNUSED_MODEL] = "no cost model",     [BB_UNUSED_TIME] = "no time"};
+    int used = 0;
+
+    for (int reason = BB_USED + 1; reason < BB_UNUSED_REASONS; reason++) {
+        const size_t room = sizeof f->unused - (size_t)used;
+
+        if (f->n_of[reason] == f->n_unused && f->n_unused > 0)
+            snprintf(f->unused, sizeof f->unused, " (%s", names[reason]);
+        else if (f->n_of[reason] > 0)
+            used += snprintf(f->unused + used, room, "%s%s: %zu", used ? ", " : " (", names[reason], f->n_of[reason]);
+    }
+    if (f->n_unused > 0)
+        snprintf(f->unused + strlen(f->unused), 2, ")");
+}
+
 static int read_file(struct bb_measurements *e, json_t *root, const char *path)
 {
     struct bb_measurement_file *f;
@@ -252,9 +273,7 @@ static int read_file(struct bb_measurements *e, json_t *root, const char *path)
     TRY(is_nccl_tests ? validate_nccl_tests(f, root) : validate_bench(f, root));
     TRY(validate_same_machine(f, &e->files[0]));
     TRY(is_nccl_tests ? bb_measurements_add_nccl_tests(e, root) : bb_measurements_add_results(e, root));
-    f->unused = f->n_unused == 0            ? NULL
-                : f->n_unused == f->n_empty ? " (0 bytes)"
-                                            : " (0 bytes, wrong data, host time, CUDA graphs, or no cost model)";
+    write_unused(f);
     if (f->n_rows == 0)
         rc = bb_err(
             BB_EUSAGE,

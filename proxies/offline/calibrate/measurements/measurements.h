@@ -46,6 +46,18 @@ struct bb_measurement {
     double comm_us;  /* overlap measurements: duration of all `iterations` NCCL calls, during which the GEMMs ran */
 };
 
+/* Why calibration does not use a row. */
+enum bb_unused {
+    BB_USED,
+    BB_UNUSED_EMPTY, /* 0 bytes */
+    BB_UNUSED_WRONG, /* wrong data */
+    BB_UNUSED_MODE,  /* mode sync or graph: the time contains host overhead, or the operations ran in a CUDA graph */
+    BB_UNUSED_START, /* no start barrier: the time contains host overhead */
+    BB_UNUSED_MODEL, /* no cost model */
+    BB_UNUSED_TIME,  /* no time */
+    BB_UNUSED_REASONS
+};
+
 struct bb_measurement_file {
     const char *path; /* without control characters; owned */
     char what[128];   /* source of the file, for example "bench p2p" or "nccl-tests" */
@@ -53,9 +65,9 @@ struct bb_measurement_file {
     char slow[BB_SLOW_TEXT]; /* the first slow part that the benchmark found: a rank, node or link; "": none */
     int ranks, nodes, max_ranks_per_host, sm_count; /* sm_count 0: unknown */
     bool emulated, is_nccl_tests;
-    size_t n_rows, n_unused; /* number of measurements read; number of rows that calibration does not use */
-    size_t n_empty;          /* of these: operations of 0 bytes */
-    const char *unused;      /* why rows are not used, " (0 bytes)"; NULL: all are used */
+    size_t n_rows, n_unused;        /* number of measurements read; number of rows that calibration does not use */
+    size_t n_of[BB_UNUSED_REASONS]; /* of these: rows with each reason */
+    char unused[192];               /* why rows are not used, " (0 bytes)"; "": all are used */
 };
 
 struct bb_measurements {

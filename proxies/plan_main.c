@@ -198,7 +198,7 @@ static bool find_subject(const char *word, struct bb_opt_subject *subject)
     return kind >= 0;
 }
 
-static int layers_of(const char *model)
+static int layers_of(const char *model, bool *is_dense)
 {
     const struct bb_proxy_config config = {.model = model};
     const int muted = bb_err_is_mute();
@@ -208,6 +208,8 @@ static int layers_of(const char *model)
     bb_err_mute(1);
     rc = bb_training_load_arch(&config, &arch);
     bb_err_mute(muted);
+    if (is_dense && rc == 0)
+        *is_dense = arch.experts == 0 && arch.mtp == 0;
     return rc ? 0 : arch.layers;
 }
 

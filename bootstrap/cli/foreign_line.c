@@ -410,6 +410,7 @@ static long data_parallel_size(const struct line *l)
 }
 
 static bool is_megatron(const struct line *l, bool is_script);
+static bool is_torchtitan(const struct line *l);
 static bool is_off(const char *value);
 
 /* Returns whether the line has Megatron-FSDP, PyTorch's FSDP or the like as a switch. */
@@ -463,14 +464,48 @@ static bool translate_flavor(struct line *l, const struct item *item)
         *at = (char)(*at == '-' || *at == '.' ? '_' : tolower((unsigned char)*at));
     if (strcmp(model, only) == 0)
         *strrchr(model, '_') = '\0';
-    if (item == flavor && l->set->layers_of(model) > 0)
+    if (item == flavor && l->set->layers_of(model, NULL) > 0)
         add_fragment(l, bb_format("--model"), bb_format("--model %s", model), TRANSLATED);
-    else if (l->set->layers_of(model) <= 0) {
+    else if (l->set->layers_of(model, NULL) <= 0) {
         reason = bb_format("busbar list models has no %s; give --model config.json", model);
         add_note(l, "by hand", item, reason);
         free(reason);
     }
     free(model);
+    return true;
+}
+
+/* torchtitan: "--config llama3_8b" has the name of a model. */
+static bool translate_config(struct line *l, const struct item *item)
+{
+    char *reason;
+
+    if (!is_torchtitan(l) || !item->value || !l->set->layers_of)
+        return false;
+    if (l->set->layers_of(item->value, NULL) > 0) {
+        add_fragment(l, bb_format("--model"), bb_format("--model %s", item->value), TRANSLATED);
+        return true;
+    }
+    reason = bb_format("busbar list models has no %s; give --model config.json", item->value);
+    add_note(l, "by hand", item, reason);
+    free(reason);
+    return true;
+}
+
+/* torchtitan's batch of a rank has micro-batches only in a pipeline: of one sample, unless another option has their size. */
+static bool translate_local_batch(struct line *l, const struct item *item)
+{
+    const struct item *given = find_item(l, "pipeline-parallel-microbatch-size");
+    const long local = read_number(item->value), micro = given ? read_number(given->value) : 1;
+    char *text;
+
+    if (degree(l, "--pp") == 1 || micro < 1 || local < micro || local % micro)
+        return false;
+    text = *value_of(l, "--global-batch-size")
+               ? bb_format("--micro-batch-size %ld", micro)
+               : bb_format("--micro-batch-size %ld --micro-batches %ld", micro, local / micro);
+    add_options(l, text, TRANSLATED);
+    free(text);
     return true;
 }
 
@@ -505,7 +540,7 @@ static long count_chunks(const struct line *l, const struct item *item)
 {
     const char *model = value_of(l, "--model");
     const long pp = read_number(value_of(l, "--pp")), given = read_number(value_of(l, "--layers"));
-    const long layers = given || !*model || !l->set->layers_of ? given : l->set->layers_of(model);
+    const long layers = given || !*model || !l->set->layers_of ? given : l->set->layers_of(model, NULL);
     const long chunk = read_number(item->value);
 
     return pp > 0 && chunk > 0 && layers % (pp * chunk) == 0 ? layers / (pp * chunk) : 0;
@@ -655,6 +690,12 @@ static bool translate_graphs(struct line *l, const struct item *item)
     return true;
 }
 
+/* torchtitan: a number is every n-th layer, which add_recompute() translates, and "op" operations. */
+static bool translate_every_layer(struct line *l, const struct item *item)
+{
+    return is_torchtitan(l) && item->value;
+}
+
 static const struct {
     const char *names;
     bool (*translate)(struct line *l, const struct item *item); /* returns false if the general rule applies */
@@ -663,6 +704,9 @@ static const struct {
     {"num-gpus", translate_nodes},
     {"data-parallel-shard-degree data-parallel-replicate-degree", translate_shards},
     {"flavor name", translate_flavor},
+    {"config", translate_config},
+    {"local-batch-size", translate_local_batch},
+    {"selective-ac-option", translate_every_layer},
     {"num-distributed-optimizer-instances", translate_instances},
     {"data-parallel-sharding-strategy", translate_strategy},
     {"num-layers-per-virtual-pipeline-stage", translate_chunks},
@@ -813,7 +857,12 @@ static bool is_torchtitan(const struct line *l)
     static const char *const sections[] = {"--training.",   "--parallelism.", "--activation_checkpoint.",
                                            "--job.",        "--float8.",      "--model.name",
                                            "--model.flavor"};
+    const struct item *module = find_item(l, "module");
 
+    if (module &&
+        (bb_begins_with(module->typed, "--module") ? find_item(l, "config") != NULL
+                                                   : module->value && bb_begins_with(module->value, "torchtitan")))
+        return true;
     for (size_t i = 0; i < l->n_items; i++)
         for (size_t s = 0; s < sizeof(sections) / sizeof(*sections); s++)
             if (bb_begins_with(l->items[i].typed, sections[s]))
@@ -874,6 +923,42 @@ static void add_loss(struct line *l)
     add_note(l, "added", NULL, "--loss unfused: Megatron-LM fuses the loss only with --cross-entropy-loss-fusion");
 }
 
+/* Adds torchtitan's recomputation: by default of operations, with a number of every n-th layer. */
+static void add_recompute(struct line *l)
+{
+    const struct item *option = find_item(l, "selective-ac-option");
+    const char *mode = translated_value(l, "--recompute"), *model = translated_value(l, "--model");
+    const long every = option ? read_number(option->value) : 0, pp = degree(l, "--pp"), vpp = degree(l, "--vpp");
+    bool is_dense = true;
+    const long layers = *model && l->set->layers_of ? l->set->layers_of(model, &is_dense) / pp / vpp : 0;
+    char *text;
+    size_t at;
+
+    if (!bb_opts_find(l->set, 0, "recompute", strlen("recompute"), &at) || (*mode && strcmp(mode, "ops") != 0))
+        return;
+    if (every > 1 && layers == 0) {
+        add_note(l, "by hand", option, "is --recompute full --recompute-num-layers N here: N layers of a chunk");
+    } else if (every > 0) {
+        text = bb_format("--recompute %s", layers < every ? "none" : "full");
+        add_options(l, text, OWN);
+        free(text);
+        text = bb_format("--recompute-num-layers %ld", layers / every);
+        if (every > 1 && layers >= every)
+            add_options(l, text, OWN);
+        free(text);
+    } else if (!*mode && !is_dense) {
+        add_note(
+            l, "by hand", NULL,
+            "--recompute none or full: torchtitan's default recomputes operations, which is modelled for dense models");
+    } else if (!*mode) {
+        add_options(l, "--recompute ops", COMPANION);
+        if (!option)
+            add_note(l, "added", NULL,
+                     "--recompute ops: torchtitan's default of activation_checkpoint.mode; "
+                     "a configuration may have another");
+    }
+}
+
 /* torchtitan's defaults: FSDP over all other ranks, and keys and values of all context-parallel ranks at once. */
 static void add_torchtitan(struct line *l)
 {
@@ -890,6 +975,7 @@ static void add_torchtitan(struct line *l)
         add_options(l, "--cp-comm all_gather", COMPANION);
         add_note(l, "added", NULL, "--cp-comm all_gather: torchtitan's default of context_parallel_rotate_method");
     }
+    add_recompute(l);
 }
 
 /* torchrun starts the ranks of one node, unless it gets --nnodes. */

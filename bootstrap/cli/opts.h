@@ -191,8 +191,10 @@ struct bb_opts {
     bool (*find_subject)(const char *word, struct bb_opt_subject *subject);
     const struct bb_foreign_name *foreign; /* names of options in other tools, for error lines; NULL: none */
     const struct bb_foreign_name
-        *programs;                       /* names of programs; values: not NULL for a launcher of scripts; NULL: none */
-    int (*layers_of)(const char *model); /* returns the layers of a model of --model, 0: unknown; NULL: no models */
+        *programs; /* names of programs; values: not NULL for a launcher of scripts; NULL: none */
+    /* returns the layers of a model of --model, 0: unknown; is_dense: out: false with experts; may be NULL. The pointer is
+     * NULL if the command has no models */
+    int (*layers_of)(const char *model, bool *is_dense);
     size_t size; /* for bb_opts_read: size of the cfg struct, including the fields that only resolve() sets */
     /* for bb_opts_read: computes the fields that depend on several options; returns 0 or a negative error */
     int (*resolve)(void *cfg, const struct bb_positionals *positionals);

@@ -63,7 +63,7 @@ def test_a_value_that_is_an_option_here_is_translated_in_a_line(busbar):
     """Section names precede options of configuration files; the option that has this value is not in the line."""
     for typed in ("--dtype fp8 --tp-size 2", "--training.dtype=fp8 --tp-size 2", "--trainer.precision fp8 --tp-size 2"):
         line, _ = translated(busbar, "plan", "transformer", *typed.split(), "--cluster", "h100-sxm-ib")
-        defaults = " --dp-sync zero3 --software torch" * ("--training" in typed)  # of torchtitan
+        defaults = " --dp-sync zero3 --recompute ops --software torch" * ("--training" in typed)  # of torchtitan
         assert line == f"plan transformer --fp8 --tp 2 --cluster h100-sxm-ib{defaults}"
 
 
@@ -354,6 +354,7 @@ def test_a_translated_line_has_only_options_of_the_command(busbar, command, type
 SHARDS = "--world-size 64 --parallelism.tensor_parallel_degree 8"
 LATE = " --no-overlap --loss unfused"  # any option that only Megatron-LM has
 FSDP = " --dp-sync zero3"  # torchtitan's default
+OPS = ("added", "--recompute ops: torchtitan's default of activation_checkpoint.mode; a configuration may have another")
 ADDED_FSDP = ("added", "--dp-sync zero3: torchtitan shards over all other ranks without data_parallel_shard_degree")
 STATES = "--use-precision-aware-optimizer has 4 bytes per state; states of 16 bits: --optimizer adam-bf16"
 
@@ -403,7 +404,8 @@ STATES = "--use-precision-aware-optimizer has 4 bytes per state; states of 16 bi
      [("left out", "--recompute-method: --recompute full alone is method uniform"),
       ("left out", "--recompute-num-layers: method uniform recomputes all layers, in units of this number")])])
 def test_each_option_of_a_line_is_translated_or_has_its_reason(busbar, typed, line, notes):
-    assert translated(busbar, "plan", "transformer", *typed.split()) == (f"plan transformer {line}", notes + [NO_OVERLAP, UNFUSED] * line.endswith(LATE))
+    proposed, given = translated(busbar, "plan", "transformer", *typed.split())
+    assert (proposed.replace(" --recompute ops", ""), [note for note in given if note != OPS]) == (f"plan transformer {line}", notes + [NO_OVERLAP, UNFUSED] * line.endswith(LATE))
 
 
 ONE_GPU = """--num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 --max-position-embeddings 1024 --micro-batch-size 8
@@ -488,8 +490,42 @@ def test_options_that_read_a_trace_name_what_is_written(busbar, option):
 def test_a_line_of_torchtitan_has_its_defaults(busbar, typed, ours, note):
     name = "" if "qwen" in typed else "--model.name llama3 --model.flavor 8B "
     line, notes = translated(busbar, "plan", *f"transformer --ranks 16 --training.seq_len 8192 {name}{typed} --cluster h100-sxm-ib".split())
-    assert line == f"plan transformer --ranks 16 --seq-length 8192 {ours}" and note in notes
+    assert line.replace(" --recompute ops", "") == f"plan transformer --ranks 16 --seq-length 8192 {ours}" and note in notes and OPS in notes
     assert "qwen" in typed or busbar.run(*line.split(), "--quiet", emulated=False).returncode == 0
+
+
+@pytest.mark.parametrize("typed,recompute", [  # of the 32 layers of Llama 3 8B
+    ("mode full", "full"), ("mode none", "none"), ("mode selective", "ops"), ("mode selective --activation_checkpoint.selective_ac_option op", "ops"),
+    ("selective_ac_option op", "ops"), ("selective_ac_option 1", "full"), ("selective_ac_option 2", "full --recompute-num-layers 16"),
+    ("mode selective --activation_checkpoint.selective_ac_option 3", "full --recompute-num-layers 10"), ("selective_ac_option 40", "none"),
+    ("mode full --activation_checkpoint.selective_ac_option 2", "full"), ("mode none --activation_checkpoint.selective_ac_option 2", "none"),
+    ("selective_ac_option 2 --parallelism.pipeline_parallel_degree 4", "full --recompute-num-layers 4")])
+def test_recomputation_of_torchtitan_is_of_operations_or_of_every_nth_layer(busbar, typed, recompute):
+    """activation_checkpoint.py of torchtitan until 2026-02: of the layers of a rank, those whose number is a multiple of the option."""
+    line, notes = translated(busbar, "plan", *f"transformer --ranks 32 --model.name llama3 --model.flavor 8B --training.seq_len 8192 --activation_checkpoint.{typed}".split())
+    assert re.search(f" --recompute {recompute}( --|$)", f"{line} --") and OPS not in notes and not any(head == "by hand" for head, _ in notes), (line, notes)
+    assert ("--recompute-num-layers" in line) == ("num-layers" in recompute)
+    assert busbar.run(*line.split(), "--quiet", emulated=False).returncode == 0
+
+
+def test_every_nth_layer_of_an_unknown_model_is_left_to_the_user(busbar):
+    _, notes = translated(busbar, "plan", *"transformer --ranks 32 --training.seq_len 8192 --activation_checkpoint.selective_ac_option 2".split())
+    assert ("by hand", "--activation_checkpoint.selective_ac_option is --recompute full --recompute-num-layers N here: N layers of a chunk") in notes
+
+
+def test_a_configuration_of_torchtitan_is_a_model(busbar):
+    launch = "torchrun --nproc_per_node 8 -m torchtitan.train --module llama3 --config".split()
+    assert " --model llama3_70b " in translated(busbar, "plan", *launch, "llama3_70b")[0]
+    assert ("by hand", "--config: busbar list models has no llama3_9b; give --model config.json") in translated(busbar, "plan", *launch, "llama3_9b")[1]
+
+
+def test_micro_batches_of_torchtitan_exist_in_a_pipeline(busbar):
+    """The batch of a rank is split into micro-batches of 1 sample, or of the given size, only for a pipeline."""
+    line = "transformer --model llama3_8b --ranks 16 --training.seq_len 8192 --training.local_batch_size 8"
+    for others, ours in (("", "--micro-batch-size 8"), ("--parallelism.pipeline_parallel_degree 2", "--micro-batch-size 1 --micro-batches 8"),
+                         ("--parallelism.pipeline_parallel_degree 2 --parallelism.pipeline_parallel_microbatch_size 4", "--micro-batch-size 4 --micro-batches 2")):
+        proposed, _ = translated(busbar, "plan", *line.split(), *others.split())
+        assert set(re.findall(r"--micro-batch\S+ [0-9]+", proposed)) == set(re.findall(r"--\S+ [0-9]+", ours))
 
 
 def test_a_line_of_megatron_without_loss_fusion_has_float_copies_of_the_logits(busbar):
@@ -518,7 +554,7 @@ LAUNCHED = [  # line of another tool, begin of the proposed command, what the us
     ("python -m torch.distributed.run --nproc_per_node 4 pretrain_gpt.py --tensor-model-parallel-size 4 --model llama3_8b --overlap-grad-reduce",
      "transformer --gpus-per-node 4 --tp 4 --model llama3_8b --loss unfused --ranks 4", None),
     ("torchrun --nproc_per_node 8 train.py --model.name llama3 --model.flavor 8B --parallelism.data_parallel_replicate_degree 2",
-     "transformer --gpus-per-node 8 --model llama3_8b --dp-sync hsdp --dp 8 --shard-size 4 --ranks 8", None),
+     "transformer --gpus-per-node 8 --model llama3_8b --dp-sync hsdp --dp 8 --shard-size 4 --recompute ops --ranks 8", None),
     ("accelerate launch train.py --num_processes 8 --bf16", "transformer --ranks 8 --dtype bfloat16", "--model is missing"),
     ("accelerate launch --num_processes 8 --use_fsdp train.py --model llama3_8b", "transformer --ranks 8 --dp-sync zero3", None),
     ("deepspeed --num_gpus 8 train.py --deepspeed --zero-stage 3 --model llama3_8b", "transformer --ranks 8 --dp-sync zero3", None),

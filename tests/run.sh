@@ -5,7 +5,7 @@
 #   3. quick selections of the fault injection tests (tests/fault_injection/run.sh), the second one under a real Slurm
 #   4. unit tests and some black-box tests under AddressSanitizer and UndefinedBehaviorSanitizer
 #   5. at the same time as 2 to 4: cppcheck and the warnings of clang, which compiles 4 (tests/analysers has more analysers), the fuzz
-#      targets on their seeds (tests/fuzz), the offline tools on 64-bit Arm in qemu, and the format of the sources
+#      targets on their seeds (tests/fuzz), the offline tools on 64-bit Arm in qemu, the format of the sources, and the black-box tests of 4
 # `sh tests/run.sh --quick` runs 1 to 3 without Slurm, other MPIs and other NCCLs, and of the black-box tests those of
 # `pytest tests/cli --quick` (a third of their time). The last line counts passed, failed and skipped tests.
 set -u
@@ -65,6 +65,11 @@ black_box() {
     status=0
     build=$1; shift
     BUSBAR_BUILD=$PWD/$build python3 -m pytest -q -p no:cacheprovider -rs -n "$workers" tests/cli "$@" >"$logs/pytest" 2>&1 || status=$?
+    count_pytest
+}
+
+# Prints and counts the output of a pytest that ended with exit status $status.
+count_pytest() {
     cat "$logs/pytest"
     bad=$(($(number failed "$logs/pytest") + $(number error "$logs/pytest")))
     if [ $status != 0 ] && [ "$bad" = 0 ]; then bad=1; fi
@@ -109,7 +114,10 @@ begin_checks() {
         export CLANG_BUILDS
         check clang sh tests/analysers/run.sh clang
         check aarch64 sh tests/cross/aarch64.sh build/busbar
-        check format sh tests/analysers/format.sh' &
+        check format sh tests/analysers/format.sh
+        [ "$(cat "$logs/sanitize.status")" != 0 ] ||
+            check smoke env BUSBAR_BUILD="$PWD/build-sanitize" UBSAN_OPTIONS=print_stacktrace=1 ASAN_OPTIONS=detect_leaks=0:exitcode=99 \
+                python3 -m pytest -q -p no:cacheprovider -rs -n 4 tests/cli -m smoke' &
     ahead=$!
 }
 
@@ -141,7 +149,10 @@ if [ "$quick" != --quick ]; then
     if end_check sanitize; then
         # The release build runs ten times as many rounds; the fuzz targets run under the sanitizers.
         FUZZ_ROUNDS=2000 ASAN_OPTIONS=detect_leaks=1:exitcode=99 units build-sanitize
-        ASAN_OPTIONS=detect_leaks=0:exitcode=99 black_box build-sanitize -m smoke
+        heading "black-box tests (build-sanitize)"
+        status=0
+        end_check smoke >"$logs/pytest" 2>&1 || status=$?
+        count_pytest
     else count 0 1 0; fi
     step "cppcheck" end_check cppcheck
     step "clang's warnings" end_check clang

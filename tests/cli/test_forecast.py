@@ -1675,3 +1675,17 @@ def test_accuracy_of_a_step_names_gpus_and_transports_without_published_timings(
     done = busbar.run("plan", "transformer", "--model", "llama3_8b", "--ranks", ranks, "--cluster", *cluster.split(), emulated=False)
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("  accuracy ")]
     assert line.endswith(text) if text else "no published" not in line, line
+
+
+@pytest.mark.parametrize("software,sync,adds", [("torch", "zero1", True), ("torch", "all_reduce", True), ("torch", "zero2", False), ("torch", "zero3 --no-sync", True),
+                                                ("torch", "zero3", False), ("megatron", "zero1", False), ("torch", "distributed", False)])
+def test_pytorch_adds_whole_gradients_by_a_kernel(busbar, software, sync, adds):
+    """Autograd and DeepSpeed's BF16_Optimizer read a gradient of 2 bytes, and read and write its float sum, at PyTorch's part of 4,800 GB/s.
+    Those of the embedding are sparse."""
+    def step_us(n, sync):
+        args = f"transformer --model llama3_8b --layers 4 --ranks 1 --micro-batches {n} --cluster h200-sxm-ib --software {software} --dp-sync {sync} --json -"
+        return json.loads(busbar.run("plan", *args.split(), emulated=False).stdout)["predicted"]["step_us"]
+
+    added = 10 * (1923125248 - 128256 * 4096) / (4800e9 * 0.85 * 0.45) * 1e6
+    micro_batch = step_us(4, "zero2") - step_us(3, "zero2")
+    assert step_us(4, sync) - step_us(3, sync) - micro_batch == pytest.approx(added if adds else 0, rel=0.02, abs=2)

@@ -520,6 +520,15 @@ static int resolve_sync(struct bb_training *t)
     return bb_sync_resolve(&c, sync_kind(&c), t->layers_config.dtype, BB_FLOAT, &t->policy);
 }
 
+/* Returns whether the GEMM of a weight gradient adds it to that of earlier micro-batches, as in Megatron-LM. PyTorch's
+ * autograd (accumulate_grad.h) and DeepSpeed's BF16_Optimizer (update_hp_grads) add it by a kernel, the whole one unless
+ * replicas reduce it in every micro-batch. */
+static bool fuses_sums(const struct bb_training *t)
+{
+    return !is_torch(t->config) || t->policy.kind == BB_SYNC_DISTRIBUTED ||
+           bb_sync_reduces_every_micro_batch(&t->policy);
+}
+
 static int resolve_shape(struct bb_training *t)
 {
     const struct bb_proxy_config *c = t->config;
@@ -541,6 +550,7 @@ static int resolve_shape(struct bb_training *t)
     t->layers_config.ep = t->grid.ep;
     t->layers_config.etp = t->grid.etp;
     t->layers_config.accumulates = t->schedule.micro_batches > 1;
+    t->layers_config.fuses_sums = fuses_sums(t);
 out:
     return rc;
 }

@@ -110,6 +110,7 @@ struct bb_layers_config {
     double forward_us, backward_us; /* time per layer and micro-batch in microseconds, used instead of tflops; 0:
                                        computed from the FLOPs */
     bool accumulates;               /* gradients of several micro-batches are accumulated */
+    bool fuses_sums;                /* training adds the gradients of a micro-batch in the GEMM that computes them */
     bool gemm; /* compute operations run GEMMs and memory-bound kernels; false: one kernel that runs for a given time */
     bool unfused; /* true: unfused attention: separate kernels for scores, softmax and context, with the scores in
                      memory */

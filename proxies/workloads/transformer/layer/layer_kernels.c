@@ -683,7 +683,7 @@ static void add_kernels(const struct bb_layer_sizes *s, const struct bb_kernels 
         add_memory_kernels(s, group->kind, !forward, rows, w);
     else if (group->kind == BB_KERNELS_ACCUMULATE) {
         bb_kernel_list_accumulate(w, (uint64_t)rows, s->dtype);
-        bb_kernel_list_last(w)->fusion = BB_KERNEL_IN_GEMM;
+        bb_kernel_list_last(w)->fusion = s->fuses_sums ? BB_KERNEL_IN_GEMM : BB_KERNEL_SEPARATE;
     }
 }
 

@@ -121,6 +121,7 @@ struct bb_layer_sizes {
     bool delta;        /* scan layer: a new value replaces the stored value of the same key (delta rule) */
     bool out_gate;     /* a gate multiplies the output of attention or of a scan (state-space or linear attention) */
     bool unfused;      /* unfused attention: separate kernels for scores, softmax and context */
+    bool fuses_sums;   /* training adds weight gradients in the GEMM that computes them */
     enum bb_gemm_precision precision; /* of the operands of GEMMs with weights */
     /* Fractions of the FLOPs of GEMMs that are model FLOPs; 0: all. repeated_share: GEMMs that each rank of tp runs on the
      * same tokens, 1 / tp; index_share: scores of the indexer, which each rank of tp computes, and with all_to_all context

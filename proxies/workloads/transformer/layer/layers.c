@@ -157,6 +157,7 @@ static void resolve_sizes(struct bb_layers *l)
                                  .rotary = !a->learned_positions && !a->no_positions && a->position_buckets == 0,
                                  .dropout = a->dropout,
                                  .unfused = c->unfused,
+                                 .fuses_sums = c->fuses_sums,
                                  .lora_rank = a->lora_rank,
                                  .qkv_adapters = bb_arch_adapters(a, true),
                                  .up_adapters = bb_arch_adapters(a, false),

@@ -29,16 +29,17 @@ static double ratio_of_gpu(const struct bb_pairs *p, int round, int a, int g)
            reference;
 }
 
-/* Sets the lowest ratio of the GPUs of all pairs in all rounds. Returns the lowest mean of a round. n: out: number of
- * slow pairs. */
-static double ratios_at_once(const struct bb_pairs *p, double *ratio, int *n)
+/* Sets the lowest ratio of the GPUs of all pairs in all rounds. Returns the lowest bandwidth of a round / its expectation.
+ * n: out: number of slow pairs. share: out: mean share of the pairs of that round; NULL: not needed */
+static double ratios_at_once(const struct bb_pairs *p, double *ratio, int *n, double *share)
 {
     const int nodes = p->h->nodes;
     double lowest = 1;
 
     *n = 0;
     for (int k = 0; k < p->rounds; k++) {
-        double sum = 0;
+        const int *partner = p->partner + (size_t)k * (size_t)nodes;
+        double sum = 0, expected = 0;
         int measured = 0;
 
         for (int a = 0; a < nodes; a++) {
@@ -47,11 +48,18 @@ static double ratios_at_once(const struct bb_pairs *p, double *ratio, int *n)
             for (int g = 0; g < p->h->gpus; g++)
                 r = fmin(r, ratio_of_gpu(p, k, a, g));
             ratio[k * nodes + a] = r;
-            *n += r < SLOW_AT_ONCE && a < p->partner[k * nodes + a];
-            sum += isnan(r) ? 0 : r;
-            measured += !isnan(r);
+            if (isnan(r))
+                continue;
+            *n += r < SLOW_AT_ONCE && a < partner[a];
+            sum += r * bb_pairs_share(p, partner, a, false);
+            expected += bb_pairs_share(p, partner, a, false);
+            measured++;
         }
-        lowest = fmin(lowest, measured > 0 ? sum / measured : 1);
+        if (measured == 0 || sum / expected >= lowest)
+            continue;
+        lowest = sum / expected;
+        if (share)
+            *share = expected / measured;
     }
     return lowest;
 }
@@ -73,10 +81,10 @@ static int gpu_of_leaf(const struct bb_pairs *p)
     return n == 1 && p->h->gpus > 1 ? gpu : -1;
 }
 
-/* Adds a finding about what pairs share. reached: value / expectation */
-static void add_shared(struct bb_pairs *p, enum bb_health_part part, double reached)
+/* Adds a finding about what pairs share. reached: value / expectation of pairs with this share of their rate */
+static void add_shared(struct bb_pairs *p, enum bb_health_part part, double reached, double share)
 {
-    const double alone = p->h->expected[BB_HEALTH_PAIRS], share = p->h->share[BB_HEALTH_PAIRS];
+    const double alone = p->h->expected[BB_HEALTH_PAIRS];
     struct bb_health_finding f =
         bb_pairs_finding(p, part, -1, -1, share * reached * (isnan(alone) ? p->all.median : alone));
 
@@ -134,6 +142,17 @@ static bool are_slow_outside(const struct bb_pairs *p, const double *ratio, int 
     return slow > 1 && parts * slow > n;
 }
 
+/* Returns the share of the slowest pair of the slow leaf. ratio: [rounds][nodes] */
+static double share_of_slowest(const struct bb_pairs *p, const double *ratio)
+{
+    const int nodes = p->h->nodes;
+
+    for (int i = 0; i < p->rounds * nodes; i++)
+        if (bb_pairs_leaves(&p->leaf, i % nodes, p->partner[i]) && ratio[i] == p->leaf.ratio)
+            return bb_pairs_share(p, p->partner + i - i % nodes, i % nodes, false);
+    return 1;
+}
+
 void bb_pairs_find_leaf(struct bb_pairs *p)
 {
     double *ratio;
@@ -141,7 +160,7 @@ void bb_pairs_find_leaf(struct bb_pairs *p)
     int n;
 
     BB_NEW(ratio, (size_t)p->rounds * (size_t)p->h->nodes);
-    ratios_at_once(p, ratio, &n);
+    ratios_at_once(p, ratio, &n, NULL);
     p->most_slow = p->n > 3 && are_slow_outside(p, ratio, 2); /* no leaf yet; of three nodes, one pair runs */
     drop_limited_pairs(p, ratio);
     p->leaf = bb_at_once_find(p->partner, ratio, p->rounds, p->h->nodes, SLOW_AT_ONCE, MAX(1, p->h->tiers[0].nodes));
@@ -149,7 +168,7 @@ void bb_pairs_find_leaf(struct bb_pairs *p)
     if (p->leaf.slow >= 3 && p->leaf.slow >= 3 * p->leaf.fast && (p->leaf.slow > 3 || p->leaf.fast == 0) &&
         4 * p->leaf.even >= 3 * p->leaf.slow && (p->h->tiers[0].nodes > 0 || !are_slow_outside(p, ratio, 4)) &&
         (is_half ? p->leaf.slow == n : 3 * p->leaf.slow >= 2 * n))
-        add_shared(p, BB_HEALTH_A_LEAF, p->leaf.ratio);
+        add_shared(p, BB_HEALTH_A_LEAF, p->leaf.ratio, share_of_slowest(p, ratio));
     else
         p->leaf.first = p->leaf.last = -1;
     free(ratio);
@@ -157,10 +176,11 @@ void bb_pairs_find_leaf(struct bb_pairs *p)
 
 void bb_pairs_find_fabric(struct bb_pairs *p)
 {
-    double *ratio;
+    double *ratio, share = 1, reached;
     int n;
 
     BB_NEW(ratio, (size_t)p->rounds * (size_t)p->h->nodes);
-    add_shared(p, BB_HEALTH_FABRIC, ratios_at_once(p, ratio, &n));
+    reached = ratios_at_once(p, ratio, &n, &share);
+    add_shared(p, BB_HEALTH_FABRIC, reached, share);
     free(ratio);
 }

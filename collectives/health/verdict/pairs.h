@@ -132,7 +132,7 @@ bool bb_pairs_leaves(const struct bb_at_once *leaf, int a,
  *   and three quarters are slow, of up to four all, they are two thirds of all slow ones, and three quarters of them
  *   are about as slow as the others of their round, which share the uplinks. If the leaves are not known, and many
  *   pairs of the other nodes are slow, it is one of several such leaves.
- * bb_pairs_find_fabric - judge the fabric by the mean of the slowest round. */
+ * bb_pairs_find_fabric - judge the fabric by the bandwidth of the slowest round. */
 void bb_pairs_find_leaf(struct bb_pairs *p);
 void bb_pairs_find_fabric(struct bb_pairs *p);
 

@@ -744,6 +744,31 @@ static void test_slightly_slow_leaf_of_oversubscribed_ones_is_named(void **state
     }
 }
 
+/* Leaves of 4 of 12 or 16 nodes. One has half of the uplinks, at 4:1, or all are at 4:1, but at 2:1 in the profile. A
+ * pair is expected to reach the uplinks of a leaf / the number of pairs that use them, and reaches half of that. */
+static void test_value_of_slow_uplinks_is_that_of_their_pairs(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < 2; i++) {
+        struct machine m = machine_of(i == 0 ? 12 : 16, 0, i);
+        const struct bb_health_finding *f;
+        double pairs;
+
+        m.leaves = 4;
+        m.leaf_uplinks = 1;
+        m.leaf_nodes = i == 0 ? 4 : 0;
+        m.uplinks = i == 0 ? 0.5 : INFINITY;
+        m.h.tiers[0] = (struct bb_health_tier){4, i == 0 ? 4 : 2};
+        m.h.skip[BB_HEALTH_BISECTION] = true;
+        run(&m);
+        f = m.h.findings;
+        assert_true(m.h.n == 1 && f->part == (i == 0 ? BB_HEALTH_A_LEAF : BB_HEALTH_FABRIC));
+        pairs = (i == 0 ? 1 : 2) * 48 / f->expected;
+        assert_true(fabs(pairs - round(pairs)) < 1e-6 && fabs(f->value / f->expected - 0.5) < 1e-6);
+        bb_health_release(&m.h);
+    }
+}
+
 /* All leaves are equal, and the profile has none: the common cause is one finding. */
 static void test_unknown_oversubscribed_leaves_are_the_fabric(void **state)
 {
@@ -1206,6 +1231,7 @@ int main(void)
         cmocka_unit_test(test_cut_with_the_lowest_value_counts_unless_one_is_slow),
         cmocka_unit_test(test_slow_leaf_of_oversubscribed_ones_is_named),
         cmocka_unit_test(test_slightly_slow_leaf_of_oversubscribed_ones_is_named),
+        cmocka_unit_test(test_value_of_slow_uplinks_is_that_of_their_pairs),
         cmocka_unit_test(test_unknown_oversubscribed_leaves_are_the_fabric),
         cmocka_unit_test(test_slow_nic_behind_an_oversubscribed_leaf_is_named),
         cmocka_unit_test(test_fabric_that_is_slow_at_once_is_named),

@@ -317,7 +317,7 @@ static void read_tiers(struct bb_health *h, const json_t *root, int domain_nodes
         const json_t *tier = json_array_get(tiers, i);
 
         h->tiers[i].nodes = domain_nodes * (int)json_integer_value(json_object_get(tier, "nodes"));
-        h->tiers[i].oversubscription = json_real_value(json_object_get(tier, "oversubscription"));
+        h->tiers[i].oversubscription = json_number_value(json_object_get(tier, "oversubscription"));
     }
 }
 
@@ -482,7 +482,8 @@ static int take_median(struct bb_health *h, const json_t *test, const struct bas
     return json_is_number(median) && !(json_number_value(median) > 0) ? -BB_EUSAGE : 0;
 }
 
-/* Adds the tests that run, but that an earlier result does not have, to a list, also those of other NVLink domains. Returns whether
+/* Adds the tests that run, but that an earlier result does not have, to a list, also those of other NVLink domains, or
+ * without a number of nodes (of earlier versions). Returns whether
  * it has a value of any, or none runs. */
 static bool find_missing(const struct bb_health *h, const json_t *tests, const struct baseline *b, json_t *missing)
 {
@@ -491,10 +492,10 @@ static bool find_missing(const struct bb_health *h, const json_t *tests, const s
     size_t i;
 
     for (int t = 0; t < BB_HEALTH_TESTS; t++) {
+        const int stated = bb_health_baseline_nodes(b->root, (enum bb_health_test)t),
+                  nodes = stated > 0 ? stated : b->nodes;
         const bool has_others =
-            b->gpus == h->gpus &&
-            (t == BB_HEALTH_PAIRS ||
-             (t > BB_HEALTH_PAIRS && bb_health_baseline_nodes(b->root, (enum bb_health_test)t) == h->nodes));
+            b->gpus == h->gpus && (t == BB_HEALTH_PAIRS || (t > BB_HEALTH_PAIRS && nodes == h->nodes));
         bool found = false;
 
         json_array_foreach(tests, i, test)
@@ -522,8 +523,9 @@ static int check_missing(const struct bb_health *h, const struct bb_health_optio
     const size_t n = json_array_size(missing);
 
     if (has_value && n > 0)
-        bb_warn("--expect %s: has no value of %s%s; these are only compared with each other", o->expect,
-                json_string_value(json_array_get(missing, 0)), n > 1 ? " and other tests" : "");
+        bb_warn("--expect %s: has no value of %s%s for %d node%s; these are only compared with each other", o->expect,
+                json_string_value(json_array_get(missing, 0)), n > 1 ? " and other tests" : "", h->nodes,
+                bb_plural(h->nodes));
     json_decref(missing);
     return has_value
                ? 0

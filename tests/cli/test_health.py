@@ -190,7 +190,7 @@ def test_baseline_without_values_of_the_tests_is_refused(busbar, tmp_path):
         done = expect(change, *args, nodes=nodes)
         assert done.returncode == 2 and "has no value to compare with" in done.stderr, done.stderr
     done = expect(lambda t: [t] * (t["stage"] == "gpu"))
-    assert done.returncode == 5 and "has no value of copy host to GPU and other tests; these are only compared with each other\n" in done.stderr
+    assert done.returncode == 5 and "has no value of copy host to GPU and other tests for 2 nodes; these are only compared with each other\n" in done.stderr
     assert expect(lambda t: [], "--only", "inventory").returncode == 0
     done = expect(lambda t: [t], nodes=3)
     assert done.returncode == 5 and "no value" not in done.stderr  # those of all nodes are left out

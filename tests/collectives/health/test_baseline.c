@@ -1,8 +1,10 @@
 /* test_baseline.c - the medians of an earlier result as expectations of a run on other nodes and NVLink domains. */
 #include "collectives/health/health_options.h"
+#include "tests/bootstrap/capture.h"
 #include "tests/check.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { GPUS = 4 };
 
@@ -71,9 +73,54 @@ static void test_medians_are_those_of_the_same_connection(void **state)
     }
 }
 
+/* JSON tools write 2.0 as 2. */
+static void test_integer_oversubscription_of_leaves(void **state)
+{
+    const struct bb_health_options options = {.only = "all", .expect = "baseline.json"};
+    const struct bb_machine_facts facts = {.gpu = ""};
+    json_t *baseline = make_baseline(8, 0);
+    struct bb_health h = {.nodes = 8, .gpus = GPUS};
+    char source[BB_HEALTH_SOURCE];
+
+    (void)state;
+    json_object_set_new(baseline, "tiers", json_pack("[{s:i, s:i}]", "nodes", 4, "oversubscription", 2));
+    assert_int_equal(bb_health_expect(&h, &options, baseline, NULL, &facts, source), 0);
+    assert_true(h.tiers[0].nodes == 4 && h.tiers[0].oversubscription == 2);
+    json_decref(baseline);
+}
+
+/* An earlier version wrote no number of nodes: the bisection is not compared, and a warning names it. */
+static void test_tests_without_a_number_of_nodes_are_named(void **state)
+{
+    (void)state;
+    for (int stated = 0; stated < 2; stated++) {
+        const struct bb_health_options options = {.only = "all", .expect = "baseline.json"};
+        const struct bb_machine_facts facts = {.gpu = ""};
+        json_t *baseline = make_baseline(8, 0), *check = json_array_get(json_object_get(baseline, "checks"), 0);
+        struct bb_health h = {.nodes = 8, .gpus = GPUS};
+        char source[BB_HEALTH_SOURCE];
+        struct capture capture;
+        const char *text;
+
+        for (int test = 0; test < BB_HEALTH_TESTS; test++)
+            h.skip[test] = test != BB_HEALTH_PAIRS && test != BB_HEALTH_BISECTION;
+        if (!stated)
+            json_object_del(check, "nodes");
+        capture_begin(&capture);
+        assert_int_equal(bb_health_expect(&h, &options, baseline, NULL, &facts, source), 0);
+        text = capture_end(&capture);
+        assert_true(isnan(h.expected[BB_HEALTH_BISECTION]) == !stated);
+        assert_true((strstr(text, "has no value of all_reduce across halves for 8 nodes; these are only") == NULL) ==
+                    stated);
+        json_decref(baseline);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_medians_are_those_of_the_same_connection)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_medians_are_those_of_the_same_connection),
+                                       cmocka_unit_test(test_integer_oversubscription_of_leaves),
+                                       cmocka_unit_test(test_tests_without_a_number_of_nodes_are_named)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -321,6 +321,15 @@ static void read_tiers(struct bb_health *h, const json_t *root, int domain_nodes
     }
 }
 
+/* Returns the part of the time of a message that another one of twice its size does not double. rows: of both */
+static double latency_of(const json_t *rows)
+{
+    const double one = json_number_value(json_object_get(json_array_get(rows, 0), "busbw_gbps")),
+                 two = json_number_value(json_object_get(json_array_get(rows, 1), "busbw_gbps"));
+
+    return one > 0 && two > 0 ? fmin(1, fmax(0, 2 - 2 * one / two)) : 0;
+}
+
 /* Predicts the value of a test: of GEMM and memory by rate, otherwise one all_reduce in place.
  *   inside  pairs of nodes: in one NVLink domain
  *   value   out; NaN: unknown
@@ -332,25 +341,30 @@ static int predict(struct bb_health *h, const struct bb_health_options *o, bb_fo
     static const char *const keys[] = {
         [BB_HEALTH_GEMM] = "gemm_tflops",   [BB_HEALTH_MEMORY] = "copy_gbps", [BB_HEALTH_TO_GPU] = "pcie_gbps",
         [BB_HEALTH_FROM_GPU] = "pcie_gbps", [BB_HEALTH_PEERS] = "peer_gbps",  [BB_HEALTH_SLOWEST_PEER] = ""};
-    const struct bb_sweep sweep = bb_sweep_all_reduce(bb_health_size(o));
     const struct bb_machine_facts job = facts_of(h, *facts, test, inside);
-    const json_t *predicted, *rate;
+    struct bb_sweep sweep = bb_sweep_all_reduce(bb_health_size(o));
+    const json_t *predicted, *rate, *rows;
     json_t *root = NULL;
     int rc;
 
     *value = NAN;
+    if (is_of_pairs(test))
+        sweep.max_bytes *= 2; /* for the latency */
     TRY(forecast(&job, o->expect, &sweep, &root));
     if (!root)
         goto out;
     predicted = json_object_get(root, "predicted");
-    rate = bb_health_tests[test].part == BB_HEALTH_A_GPU
-               ? json_object_get(predicted, keys[test])
-               : json_object_get(json_array_get(json_object_get(root, "results"), 0), "busbw_gbps");
+    rows = json_object_get(root, "results");
+    rate = bb_health_tests[test].part == BB_HEALTH_A_GPU ? json_object_get(predicted, keys[test])
+                                                         : json_object_get(json_array_get(rows, 0), "busbw_gbps");
     if (json_is_number(rate))
         *value = json_number_value(rate);
     h->domain_nodes = (int)json_integer_value(json_object_get(predicted, "domain_nodes"));
-    if (is_of_pairs(test))
+    if (is_of_pairs(test)) {
         read_tiers(h, predicted, h->domain_nodes);
+        if (!inside)
+            h->latency = latency_of(rows);
+    }
     h->node_gpus = (int)json_integer_value(json_object_get(predicted, "node_gpus"));
     h->node_nics = (int)json_integer_value(json_object_get(predicted, "node_nics"));
     h->node_gpus_source = strcmp(o->expect, "auto") == 0 ? BB_HEALTH_RECOGNISED : BB_HEALTH_NAMED;
@@ -592,6 +606,7 @@ static int expect_baseline(struct bb_health *h, const struct bb_health_options *
     read_domains(h, &b);
     if (b.gpus == h->gpus) /* else other NICs share the uplinks */
         read_tiers(h, root, 1);
+    h->latency = fmin(1, fmax(0, json_number_value(json_object_get(root, "latency_part"))));
     json_array_foreach(tests, i, test)
     {
         if (take_median(h, test, &b))

@@ -53,7 +53,7 @@ json_t *bb_health_baseline(const struct bb_health_options *o);
 int bb_health_baseline_nodes(const json_t *baseline, enum bb_health_test test);
 
 /*
- * bb_health_expect - predict the value of each test for the nodes that have not failed, and set h->tiers.
+ * bb_health_expect - predict the value of each test for the nodes that have not failed, and set h->tiers, h->latency.
  *   baseline of bb_health_baseline; its medians take the place of the forecast
  *   facts    machine; this function sets ranks and ranks_per_node
  *   source   out: description of the machine; "": unknown, and h->expected is NaN

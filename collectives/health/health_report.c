@@ -926,11 +926,11 @@ static json_t *fields_json(const struct bb_health_report *r, const char *stage)
     const char *unknown = why_unknown(r, stage);
 
     bb_health_sort(r->health);
-    return json_pack("{s:s?, s:s?, s:o, s:o, s:O, s:o, s:o, s:o, s:o, s:o, s:{s:i, s:i}, s:{s:i, s:o}}", "stage", stage,
-                     "expected_by", r->source[0] ? r->source : NULL, "missing_hosts", missing_hosts(r), "tiers",
-                     tiers_json(r->health), "inventory", r->inventory, "tests", tests_json(r), "soak",
-                     bb_health_soak_json(r), "verdicts", verdicts_json(r, unknown), "findings", findings_json(r),
-                     "checks", checks_json(r, unknown), "paths", "tested",
+    return json_pack("{s:s?, s:s?, s:o, s:o, s:f, s:O, s:o, s:o, s:o, s:o, s:o, s:{s:i, s:i}, s:{s:i, s:o}}", "stage",
+                     stage, "expected_by", r->source[0] ? r->source : NULL, "missing_hosts", missing_hosts(r), "tiers",
+                     tiers_json(r->health), "latency_part", r->health->latency, "inventory", r->inventory, "tests",
+                     tests_json(r), "soak", bb_health_soak_json(r), "verdicts", verdicts_json(r, unknown), "findings",
+                     findings_json(r), "checks", checks_json(r, unknown), "paths", "tested",
                      bb_health_matrix_pairs(r->matrix, r->health->nodes), "total",
                      r->health->nodes * (r->health->nodes - 1) / 2, "node_gpus", "tested", r->health->gpus, "total",
                      node_gpus(r) > 0 ? json_integer(node_gpus(r)) : json_null());

@@ -37,11 +37,12 @@ double bb_pairs_share_of_group(const struct bb_pairs *p, const int *partner, int
                                const struct bb_health_tier *tier, bool alone)
 {
     const int size = tier->nodes, group = node / size;
+    const double latency = p->h->latency;
     int leaving = 0;
 
     for (int n = group * size; n < MIN((group + 1) * size, p->h->nodes) && !alone; n++)
         leaving += partner[n] >= 0 && partner[n] / size != group && !bb_pairs_is_inside(p, n, partner[n]);
-    return fmin(1, size / (MAX(1, leaving) * tier->oversubscription));
+    return 1 / (latency + (1 - latency) * fmax(1, MAX(1, leaving) * tier->oversubscription / size));
 }
 
 double bb_pairs_share(const struct bb_pairs *p, const int *partner, int node, bool alone)

@@ -149,9 +149,11 @@ struct bb_health {
         int nodes; /* 0: unknown, or none */
         double oversubscription;
     } tiers[2];
+    double latency; /* part of the time of a pair alone that loaded uplinks do not lengthen; 0: none, or unknown */
     bb_health_measure *measure;
     int (*expect)(
-        void *arg); /* sets `expected` of later tests and `tiers` again after nodes have failed; may be NULL */
+        void *
+            arg); /* sets `expected` of later tests, `tiers` and `latency` again after nodes have failed; may be NULL */
     void *arg;
     const struct bb_health_finding *lost; /* [n_lost] added before the test in which the node was lost */
     size_t n_lost;

@@ -88,7 +88,8 @@ static int measure_kernels(struct run *r, enum bb_health_test test, double *valu
     return rc;
 }
 
-/* Returns the value of a GPU with its slowest partner. best: [gpus] values of the GPUs of its node with their fastest partners */
+/* Returns the value of a GPU with its slowest partner. best: [gpus] values of the GPUs of its node with their fastest
+ * partners */
 static double slowest_peer(const double *gbps, const double *best, int gpus, int gpu, double typical)
 {
     double slowest = NAN;
@@ -152,7 +153,8 @@ static int group_of(const struct run *r, enum bb_health_test test, const int *pa
     return test == BB_HEALTH_RAILS || test == BB_HEALTH_RAILS_ALONE ? gpu : 0;
 }
 
-/* Issues n operations: all_reduce, or a message of the node that sends, whose bus bandwidth between two ranks is the same. */
+/* Issues n operations: all_reduce, or a message of the node that sends, whose bus bandwidth between two ranks is the
+ * same. */
 static int enqueue(struct run *r, struct bb_comm *c, int n)
 {
     const size_t count = bb_health_size(&r->options) / sizeof(float);
@@ -249,7 +251,8 @@ out:
     return rc;
 }
 
-/* Adds the GPUs with wrong data; of groups of several nodes in which all have wrong data, what connects them. wrong: [ranks] */
+/* Adds the GPUs with wrong data; of groups of several nodes in which all have wrong data, what connects them. wrong:
+ * [ranks] */
 static void add_all_wrong(struct run *r, enum bb_health_test test, const int *partner, const unsigned long long *wrong)
 {
     const bool is_pair = test == BB_HEALTH_PAIRS || test == BB_HEALTH_BISECTION, is_all = test == BB_HEALTH_WHOLE;
@@ -551,8 +554,8 @@ static int check_records(struct run *r)
     return rc;
 }
 
-/* Restores what the ranks had recorded before the restart, and the numbers of the nodes. The test that was interrupted is
- * measured again, without the lost nodes. */
+/* Restores what the ranks had recorded before the restart, and the numbers of the nodes. The test that was interrupted
+ * is measured again, without the lost nodes. */
 static int restore(struct run *r)
 {
     struct bb_world *w = &r->session.world;
@@ -607,8 +610,8 @@ static const char *first_stage(const struct run *r)
     return "soak";
 }
 
-/* Returns the start of a command with `each` ranks on each of `nodes` nodes. Emulated nodes share a host, which the launcher
- * counts as one node; EMU_NODES divides its ranks. */
+/* Returns the start of a command with `each` ranks on each of `nodes` nodes. Emulated nodes share a host, which the
+ * launcher counts as one node; EMU_NODES divides its ranks. */
 static char *start_per_node(const struct run *r, int nodes, int each)
 {
     const int gpus = r->options.common.gpus, processes = MAX(each / gpus, 1), size = r->session.world.size;
@@ -651,7 +654,8 @@ static int check_ranks_per_node(const struct run *r, const int *n)
     return rc;
 }
 
-/* Prints why the ranks have no whole GPUs of their own: they share one, or have MIG instances of one GPU or of several. */
+/* Prints why the ranks have no whole GPUs of their own: they share one, or have MIG instances of one GPU or of
+ * several. */
 static int reject_shared_gpu(const struct run *r)
 {
     const struct bb_session *s = &r->session;
@@ -824,8 +828,8 @@ out:
 
 enum { RECORD_S = 1 }; /* the records of a day take 35 MB of memory */
 
-/* Saves what the soak has measured so far, after its second round, and then in at most 5 % of the time: a run that ends early has lost
- * nothing else. */
+/* Saves what the soak has measured so far, after its second round, and then in at most 5 % of the time: a run that ends
+ * early has lost nothing else. */
 static int save_soak(struct run *r)
 {
     const double start_s = bb_now_s();
@@ -891,8 +895,8 @@ out:
     return rc;
 }
 
-/* Restarts the run without the nodes that have fewer GPUs than ranks. After a restart some may remain: if nodes leave at the same
- * time, the first may have left before the others. */
+/* Restarts the run without the nodes that have fewer GPUs than ranks. After a restart some may remain: if nodes leave
+ * at the same time, the first may have left before the others. */
 static int leave_short_nodes(struct run *r)
 {
     const struct bb_world *w = &r->session.world;

@@ -287,8 +287,8 @@ static bool is_of_pairs(enum bb_health_test test)
     return test == BB_HEALTH_PAIRS || test == BB_HEALTH_BISECTION;
 }
 
-/* Returns the facts of the machine, with the ranks of one group of a test among the nodes that have not failed. inside: of a pair
- * of nodes in one NVLink domain */
+/* Returns the facts of the machine, with the ranks of one group of a test among the nodes that have not failed. inside:
+ * of a pair of nodes in one NVLink domain */
 static struct bb_machine_facts facts_of(const struct bb_health *h, struct bb_machine_facts facts,
                                         enum bb_health_test test, bool inside)
 {
@@ -307,8 +307,8 @@ static struct bb_machine_facts facts_of(const struct bb_health *h, struct bb_mac
     return facts;
 }
 
-/* Reads the leaf switches and pods of a prediction, or of an earlier result. domain_nodes: number of nodes of the job in one of the
- * profile */
+/* Reads the leaf switches and pods of a prediction, or of an earlier result. domain_nodes: number of nodes of the job
+ * in one of the profile */
 static void read_tiers(struct bb_health *h, const json_t *root, int domain_nodes)
 {
     const json_t *tiers = json_object_get(root, "tiers");
@@ -426,7 +426,8 @@ struct baseline {
     bool is_domain;   /* all its nodes are in one domain */
 };
 
-/* Reads the NVLink domains of an earlier result, which has none if all nodes are in one, or each node is one, as in this run. */
+/* Reads the NVLink domains of an earlier result, which has none if all nodes are in one, or each node is one, as in
+ * this run. */
 static void read_domains(const struct bb_health *h, struct baseline *b)
 {
     const json_t *verdict;
@@ -570,8 +571,8 @@ static void read_node_gpus(struct bb_health *h, const json_t *root)
     }
 }
 
-/* Takes the medians of an earlier result as expectations. Those of several GPUs require the same number of GPUs per node, those of
- * more than two nodes also the same number of nodes, without those that had failed. root: the result */
+/* Takes the medians of an earlier result as expectations. Those of several GPUs require the same number of GPUs per
+ * node, those of more than two nodes also the same number of nodes, without those that had failed. root: the result */
 static int expect_baseline(struct bb_health *h, const struct bb_health_options *o, const json_t *root,
                            char source[BB_HEALTH_SOURCE])
 {

@@ -1,6 +1,6 @@
 /*
- * health_options.h - the command line of `busbar health`, and its plan: expectations and duration of each test. Requires
- * neither MPI nor a GPU.
+ * health_options.h - the command line of `busbar health`, and its plan: expectations and duration of each test.
+ * Requires neither MPI nor a GPU.
  */
 #ifndef BB_COLLECTIVES_HEALTH_HEALTH_OPTIONS_H
 #define BB_COLLECTIVES_HEALTH_HEALTH_OPTIONS_H
@@ -24,8 +24,8 @@ struct bb_health_options {
 };
 extern const struct bb_opts bb_health_set;
 
-/* bb_bench_rails_set, bb_bench_nodes_set - options of `busbar bench rails` and `busbar bench p2p --nodes`, which run one stage
- * of health and write its results. */
+/* bb_bench_rails_set, bb_bench_nodes_set - options of `busbar bench rails` and `busbar bench p2p --nodes`, which run
+ * one stage of health and write its results. */
 extern const struct bb_opts bb_bench_rails_set, bb_bench_nodes_set;
 
 /* bb_health_size - return the bytes of a collective.
@@ -46,7 +46,8 @@ size_t bb_health_work_bytes(const struct bb_health_options *o);
 /* bb_health_has - return whether a stage is to be run. */
 bool bb_health_has(const struct bb_health_options *o, const char *stage);
 
-/* bb_health_baseline - return the earlier result that --expect names, as a new reference; NULL: it names something else. */
+/* bb_health_baseline - return the earlier result that --expect names, as a new reference; NULL: it names something
+ *   else. */
 json_t *bb_health_baseline(const struct bb_health_options *o);
 
 /* bb_health_baseline_nodes - return the number of nodes whose value of a test a baseline has; 0: it has none. */
@@ -71,7 +72,8 @@ double bb_health_seconds(const struct bb_health *h, const struct bb_health_optio
 bool bb_health_runs(const struct bb_health *h, enum bb_health_test test);
 
 /* bb_health_check - validate the arguments of `busbar health`. Returns 0, or -BB_EUSAGE after printing an error line.
- * bb_health_main - run `busbar health`; argv[0] is "health". Returns 0, BB_OPTS_HELP after printing the help, or -BB_E...
+ * bb_health_main - run `busbar health`; argv[0] is "health". Returns 0, BB_OPTS_HELP after printing the help, or
+ *   -BB_E...
  * bb_health_rank_main - the same in busbar-rank; set: bb_health_set, or of the bench command whose name is argv[1]. */
 int bb_health_check(int argc, char **argv) BB_MUST_CHECK;
 int bb_health_main(bb_forecast *forecast, int argc, char **argv);

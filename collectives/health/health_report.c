@@ -57,8 +57,8 @@ static const struct bb_device_info *device_of(const struct bb_health_report *r, 
 
 enum { GPU_TEXT = 48 + BB_NICS_TEXT };
 
-/* Names the GPU of a finding: "GPU 2 (0000:1b:00.0)", of one about a NIC with the NICs near it: "GPU 2 (GPU 0000:1b:00.0; one of
- * mlx5_4, mlx5_5)"; "": none. Its number depends on CUDA_VISIBLE_DEVICES. */
+/* Names the GPU of a finding: "GPU 2 (0000:1b:00.0)", of one about a NIC with the NICs near it: "GPU 2 (GPU
+ * 0000:1b:00.0; one of mlx5_4, mlx5_5)"; "": none. Its number depends on CUDA_VISIBLE_DEVICES. */
 static const char *gpu_text(const struct bb_health_report *r, const struct bb_health_finding *f, char text[GPU_TEXT])
 {
     const struct bb_device_info *d = device_of(r, f);
@@ -151,8 +151,8 @@ static double part_of(const struct bb_health_finding *f)
     return f->value / reference_of(f);
 }
 
-/* Names the link that may be slow in place of a GPU, if exactly one other GPU of its node has the same slow copy to its slowest
- * peer. Returns whether there is one. */
+/* Names the link that may be slow in place of a GPU, if exactly one other GPU of its node has the same slow copy to its
+ * slowest peer. Returns whether there is one. */
 static bool name_link(const struct bb_health *h, const struct bb_health_finding *f, char text[HINT])
 {
     const double equal = 0.97; /* noise of single measurements: BB_HEALTH_PERCENT of compare */
@@ -176,8 +176,8 @@ static bool name_link(const struct bb_health *h, const struct bb_health_finding 
     return true;
 }
 
-/* Returns whether a finding is a slow pair of NICs, or a rail, of the only two nodes that took part: only links to other NICs
- * separate them. */
+/* Returns whether a finding is a slow pair of NICs, or a rail, of the only two nodes that took part: only links to
+ * other NICs separate them. */
 static bool is_only_pair(const struct bb_health *h, const struct bb_health_finding *f)
 {
     const bool is_rail = f->part == BB_HEALTH_A_RAIL && f->test >= BB_HEALTH_RAILS_ALONE && h->skip[BB_HEALTH_PAIRS];
@@ -186,7 +186,8 @@ static bool is_only_pair(const struct bb_health *h, const struct bb_health_findi
     return ((f->part == BB_HEALTH_A_PATH && f->gpu >= 0) || is_rail) && h->gpus > 1 && nodes == 2;
 }
 
-/* Writes the command that finds the slow end, with a limit between the measured part and 1 if its default, 0.8, may not find it. */
+/* Writes the command that finds the slow end, with a limit between the measured part and 1 if its default, 0.8, may not
+ * find it. */
 static void write_p2p(const struct bb_health_finding *f, char text[HINT])
 {
     const int n = snprintf(text, HINT, "; to find which end: busbar bench p2p");
@@ -317,8 +318,8 @@ static json_t *missing_hosts(const struct bb_health_report *r)
     return list;
 }
 
-/* Writes the stages of more than two nodes that the baseline has with another number of nodes than `nodes` to text: "rails and
- * whole". Returns the number of nodes of the first one in the baseline; 0: none. */
+/* Writes the stages of more than two nodes that the baseline has with another number of nodes than `nodes` to text:
+ * "rails and whole". Returns the number of nodes of the first one in the baseline; 0: none. */
 static int other_nodes(const struct bb_health_report *r, int nodes, char text[64])
 {
     const char *stages[BB_HEALTH_TESTS] = {NULL};
@@ -472,7 +473,8 @@ void bb_health_print_head(const struct bb_health_report *r)
     fflush(out);
 }
 
-/* Describes the part that explains a median below its expectation. Returns NULL if the median is not low, or nothing does. */
+/* Describes the part that explains a median below its expectation. Returns NULL if the median is not low, or nothing
+ * does. */
 static const char *explain(const struct bb_health_report *r, enum bb_health_test test, char text[256])
 {
     const struct bb_health *h = r->health;
@@ -714,7 +716,8 @@ int bb_health_save_row(const struct bb_health_report *r, enum bb_health_test tes
                   bb_json_real(expectation_of(r->health, test, node, partner, share)), "unit", row->unit));
 }
 
-/* Names the NIC of a finding, if it is known: by its RDMA device, or, of GPUs that share NICs, by its number in the profile. */
+/* Names the NIC of a finding, if it is known: by its RDMA device, or, of GPUs that share NICs, by its number in the
+ * profile. */
 static json_t *nic_json(const struct bb_health_report *r, const struct bb_health_finding *f)
 {
     const int rank = f->part == BB_HEALTH_A_NIC ? rank_at(r, f->node, f->gpu) : -1, gpus = r->health->node_gpus;
@@ -754,8 +757,8 @@ static json_t *findings_json(const struct bb_health_report *r)
     return list;
 }
 
-/* Returns why nodes without a finding are unknown: no test has ended, "", or no node is left to test their NICs with; NULL: they
- * are ok. */
+/* Returns why nodes without a finding are unknown: no test has ended, "", or no node is left to test their NICs with;
+ * NULL: they are ok. */
 static const char *why_unknown(const struct bb_health_report *r, const char *stage)
 {
     const struct bb_health *h = r->health;
@@ -901,7 +904,8 @@ static json_t *checks_json(const struct bb_health_report *r, const char *unknown
     return list;
 }
 
-/* Returns the number of GPUs of a node: that of CUDA, if no GPU may be hidden or lost; else that of the profile; 0: unknown. */
+/* Returns the number of GPUs of a node: that of CUDA, if no GPU may be hidden or lost; else that of the profile; 0:
+ * unknown. */
 static int node_gpus(const struct bb_health_report *r)
 {
     const struct bb_device_info *d = &r->session->device;
@@ -950,8 +954,8 @@ static bool prints_only_drain(const struct bb_health_report *r)
            !bb_results_on_stdout(common->json, common->csv);
 }
 
-/* Returns whether a finding names a GPU by a number that differs from that of nvidia-smi, because rank 0 does not see GPU 0, GPU 1
- * and so on. */
+/* Returns whether a finding names a GPU by a number that differs from that of nvidia-smi, because rank 0 does not see
+ * GPU 0, GPU 1 and so on. */
 static bool has_other_numbers(const struct bb_health_report *r)
 {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");

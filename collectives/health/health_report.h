@@ -30,19 +30,19 @@ struct bb_health_report {
 };
 
 /*
- * bb_health_print_head - print the machine and the planned seconds of each stage, and add a finding about nodes of the baseline
- *                        that are missing. Rank 0 only.
+ * bb_health_print_head - print the machine and the planned seconds of each stage, and add a finding about nodes of the
+ *                        baseline that are missing. Rank 0 only.
  * bb_health_print_inventory - print the number of items with each verdict, with --full the items. Rank 0 only.
  * bb_health_save_row   - save one value of a measurement; partner: the node at the other end, -1: none; share:
  *                        as of bb_health_matrix_add. Rank 0 only.
  * bb_health_soak_json  - return the list `soak`, which the caller owns.
- * bb_health_save_verdicts - save the verdicts so far, which remain if the run ends early in this stage; NULL: all are done.
- *                        Rank 0 only.
- * bb_health_stop       - save the verdicts like bb_health_save_verdicts, and return -BB_EBELOW after printing one error line about the
- *                        first part that fails: the run ends in this stage. Rank 0 only.
+ * bb_health_save_verdicts - save the verdicts so far, which remain if the run ends early in this stage; NULL: all are
+ *                        done. Rank 0 only.
+ * bb_health_stop       - save the verdicts like bb_health_save_verdicts, and return -BB_EBELOW after printing one error
+ *                        line about the first part that fails: the run ends in this stage. Rank 0 only.
  * bb_health_print_tests - print the medians of tests `first` to `end` - 1, when they have ended. Rank 0 only.
- * bb_health_finish     - print and save the verdicts; last: the first test that is not printed yet. Returns 0, or -BB_EBELOW after printing one error line if a part
- *                        fails. Rank 0 only.
+ * bb_health_finish     - print and save the verdicts; last: the first test that is not printed yet. Returns 0, or
+ *                        -BB_EBELOW after printing one error line if a part fails. Rank 0 only.
  */
 void bb_health_print_head(const struct bb_health_report *r);
 void bb_health_print_inventory(const struct bb_health_report *r);

@@ -195,7 +195,8 @@ static void read_file(const struct source *s, const struct item *item, char *tex
     free(line);
 }
 
-/* Lists the parameters of the kernel's command line that contain a word: "not set" if there are none, "" without the file. */
+/* Lists the parameters of the kernel's command line that contain a word: "not set" if there are none, "" without the
+ * file. */
 static void read_parameters(const struct source *s, const struct item *item, char *text)
 {
     char *line = read_line(s, "/proc/cmdline"), *rest = line, *one;
@@ -209,8 +210,8 @@ static void read_parameters(const struct source *s, const struct item *item, cha
     free(line);
 }
 
-/* Limits: corrected ECC errors and RDMA ports as in Azure's node health checks (azurehpc-health-checks), NVLinks and PCIe
- * as in NVIDIA DCGM (dcgm_gpu_hardware_limits.h; max_pcie_replays of its diagnostic). */
+/* Limits: corrected ECC errors and RDMA ports as in Azure's node health checks (azurehpc-health-checks), NVLinks and
+ * PCIe as in NVIDIA DCGM (dcgm_gpu_hardware_limits.h; max_pcie_replays of its diagnostic). */
 static const struct item items[] = {
     {.name = "GPU", .kind = FACT, .read = read_gpu},
     {.name = BB_HEALTH_ITEM_GPUS, .kind = FACT, .read = read_gpus},
@@ -283,7 +284,8 @@ struct bb_health_inventory {
 };
 const size_t bb_health_inventory_bytes = sizeof(struct bb_health_inventory);
 
-/* Replaces bytes that may be invalid UTF-8, of files of the host or of a text that was cut: JSON would drop the text. */
+/* Replaces bytes that may be invalid UTF-8, of files of the host or of a text that was cut: JSON would drop the
+ * text. */
 static void make_ascii(char *text)
 {
     for (; *text; text++)
@@ -349,8 +351,8 @@ static const char *usual_text(const struct state *all, int size, int item, const
     return usual;
 }
 
-/* Returns the only text with the number of NICs of the profile, which is the usual one although most nodes may have lost a NIC;
- * without it, or if a node has more, `usual`. how: in and out */
+/* Returns the only text with the number of NICs of the profile, which is the usual one although most nodes may have
+ * lost a NIC; without it, or if a node has more, `usual`. how: in and out */
 static const char *usual_nics(const struct state *all, int size, int item, int node_nics, const char *usual,
                               const char **how)
 {
@@ -371,8 +373,8 @@ static const char *usual_nics(const struct state *all, int size, int item, int n
     return found;
 }
 
-/* Appends a value and who has it: "iommu=pt (node0 and 1 more)". rank: the first rank with the value; GPUs of a job on one
- * node are named, otherwise nodes. */
+/* Appends a value and who has it: "iommu=pt (node0 and 1 more)". rank: the first rank with the value; GPUs of a job on
+ * one node are named, otherwise nodes. */
 static void append_holders(char *text, const struct bb_world *w, const int *gpu_of, const struct state *all, int item,
                            int rank)
 {
@@ -394,8 +396,8 @@ static void append_holders(char *text, const struct bb_world *w, const int *gpu_
     snprintf(text + strlen(text), MESSAGE - strlen(text), ")");
 }
 
-/* Makes the message of all ranks about an item of which two values are equally frequent: no rank is the one that deviates.
- * is_earlier: the baseline has the same values */
+/* Makes the message of all ranks about an item of which two values are equally frequent: no rank is the one that
+ * deviates. is_earlier: the baseline has the same values */
 static void describe_tie(const struct bb_world *w, const int *gpu_of, const struct state *all, int item,
                          bool is_earlier, struct message *m)
 {
@@ -446,7 +448,8 @@ static void judge_fact(const struct item *item, const char *text, const char *us
                           : "none");
 }
 
-/* Warns if the hosts of a job on several nodes have no RDMA NIC. A baseline without NICs states that none is expected. */
+/* Warns if the hosts of a job on several nodes have no RDMA NIC. A baseline without NICs states that none is
+ * expected. */
 static void judge_nics(const char *text, int nodes, const char *earlier, struct message *m)
 {
     if (nodes < 2 || earlier || !bb_begins_with(text, "0 of "))
@@ -519,8 +522,8 @@ int bb_health_check_gpus(const struct bb_health *h, const struct bb_session *s)
     return 0;
 }
 
-/* Describes the GPUs that a rank's node lacks of `expected`; the ranks of a node have the same text. is_guess: only the recognised
- * profile has more */
+/* Describes the GPUs that a rank's node lacks of `expected`; the ranks of a node have the same text. is_guess: only the
+ * recognised profile has more */
 static void describe_lost(const struct bb_session *s, int rank, int expected, bool is_guess, char text[MESSAGE])
 {
     const struct bb_world *w = &s->world;
@@ -619,8 +622,8 @@ static bool shares_gpu(const struct bb_session *s, int rank)
     return shares;
 }
 
-/* Adds the messages [ranks] about an item: one about all nodes, or one about a node, if its GPUs have the same. Ranks without a GPU
- * of their own share one that has its message. */
+/* Adds the messages [ranks] about an item: one about all nodes, or one about a node, if its GPUs have the same. Ranks
+ * without a GPU of their own share one that has its message. */
 static void add_messages(struct bb_health *h, const struct bb_session *s, const int *gpu_of, const struct message *m)
 {
     const struct bb_world *w = &s->world;
@@ -655,7 +658,8 @@ static json_t *text_or_null(const char *text)
     return text[0] ? json_string(text) : json_null();
 }
 
-/* Returns the entry of an item in the results. usual: NULL: the ranks differ, and none is known to deviate. m: [ranks] */
+/* Returns the entry of an item in the results. usual: NULL: the ranks differ, and none is known to deviate. m:
+ * [ranks] */
 static json_t *item_json(const struct bb_world *w, const int *gpu_of, const struct state *all, int item,
                          const char *usual, const struct message *m)
 {

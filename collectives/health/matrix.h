@@ -12,8 +12,8 @@ struct bb_health_matrix {
     double *share; /* [nodes][nodes] what shared uplinks left to the pair meanwhile; owned */
 };
 
-/* bb_health_matrix_add - add the value of a GPU of a pair, in the order of the GPUs. nodes: of the job; share: what shared uplinks leave to
- * the pair, 1: all. */
+/* bb_health_matrix_add - add the value of a GPU of a pair, in the order of the GPUs. nodes: of the job; share: what
+ * shared uplinks leave to the pair, 1: all. */
 void bb_health_matrix_add(struct bb_health_matrix *m, int nodes, int node, int partner, int gpu, double value,
                           double share);
 

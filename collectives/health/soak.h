@@ -1,11 +1,12 @@
 /*
- * soak.h - the stage soak of `busbar health`: repeats the GEMM of all GPUs and the all_reduce of all GPUs for a long time, and
- * judges each value against a reference of the same GPU. A pure module, as verdict.h.
+ * soak.h - the stage soak of `busbar health`: repeats the GEMM of all GPUs and the all_reduce of all GPUs for a long
+ * time, and judges each value against a reference of the same GPU. A pure module, as verdict.h.
  *
- * The reference is the highest one of the first value, the median of the first five, and the value in the stage gpu or whole (the job:
- * with the same nodes). Without this stage, a slow GPU, or a slow job, may be slow from the first round on: if the reference is below
- * 93 % of the expectation, or of the median of the GPUs (at least three), this takes its place. If more than three quarters of at
- * least three GPUs are slow for the expectation, this is one finding, and they are judged by their median.
+ * The reference is the highest one of the first value, the median of the first five, and the value in the stage gpu or
+ * whole (the job: with the same nodes). Without this stage, a slow GPU, or a slow job, may be slow from the first round
+ * on: if the reference is below 93 % of the expectation, or of the median of the GPUs (at least three), this takes its
+ * place. If more than three quarters of at least three GPUs are slow for the expectation, this is one finding, and they
+ * are judged by their median.
  */
 #ifndef BB_COLLECTIVES_HEALTH_SOAK_H
 #define BB_COLLECTIVES_HEALTH_SOAK_H
@@ -29,11 +30,11 @@ enum { BB_SOAK_TESTS = 2 };
 const char *bb_soak_reference_name(enum bb_soak_reference reference, enum bb_health_test test);
 
 /*
- * bb_soak_run - repeat the tests until the time is over, at least twice, and add a finding for each GPU, or for all together,
- * whose lowest value is below 93 % (warn) or 80 % (fail) of the reference; of the first round only: warn. Nodes that have failed take
- * no part.
- *   clock    sets *s to the seconds since a fixed time, the same on all ranks. Returns 0, or a negative error code. Called
- *            before each measurement; the findings and `soak` are then those of the measurements before
+ * bb_soak_run - repeat the tests until the time is over, at least twice, and add a finding for each GPU, or for all
+ * together, whose lowest value is below 93 % (warn) or 80 % (fail) of the reference; of the first round only: warn.
+ * Nodes that have failed take no part.
+ *   clock    sets *s to the seconds since a fixed time, the same on all ranks. Returns 0, or a negative error code.
+ *            Called before each measurement; the findings and `soak` are then those of the measurements before
  *   soak     out
  *   Returns  0, or the first error of the clock or of h->measure
  */

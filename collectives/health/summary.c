@@ -48,7 +48,8 @@ static int count_levels(const json_t *list, enum bb_health_level level)
     return n;
 }
 
-/* Returns the number of parts, of kinds from `first` on, with findings of this level; the link of two GPUs, or the NIC that GPUs share, is one part. */
+/* Returns the number of parts, of kinds from `first` on, with findings of this level; the link of two GPUs, or the NIC
+ * that GPUs share, is one part. */
 static int count_parts(const json_t *findings, enum bb_health_part first, enum bb_health_level level)
 {
     json_t *names = json_object();
@@ -92,7 +93,8 @@ static void print_findings(const json_t *root, const struct bb_health_scope *sco
         fprintf(out, "# %zu further findings: --full, --json\n", n - shown);
 }
 
-/* Prints what fails of no node, which no line for scontrol names, as a comment of the shell. any: there are such lines */
+/* Prints what fails of no node, which no line for scontrol names, as a comment of the shell. any: there are such
+ * lines */
 static void print_undrained(const json_t *findings, bool any, FILE *out)
 {
     const int failed = count_parts(findings, BB_HEALTH_A_PATH, BB_HEALTH_FAIL);
@@ -143,7 +145,8 @@ void bb_health_print_drain(const json_t *root, FILE *out)
     print_undrained(json_object_get(root, "findings"), any, out);
 }
 
-/* Prints how many pairs of nodes were tested, whose paths the stages between nodes judge. left: number of nodes that have not failed */
+/* Prints how many pairs of nodes were tested, whose paths the stages between nodes judge. left: number of nodes that
+ * have not failed */
 static void print_paths(const json_t *paths, int nodes, int left, bool has_findings,
                         const struct bb_health_scope *scope, FILE *out)
 {
@@ -185,8 +188,8 @@ static bool has_slow_path(const json_t *findings)
     return any;
 }
 
-/* Prints that no path was tested, or the nodes that failed before the stages of the fabric, and therefore took no part in the
- * tests of paths. A node with lost GPUs cannot take part. */
+/* Prints that no path was tested, or the nodes that failed before the stages of the fabric, and therefore took no part
+ * in the tests of paths. A node with lost GPUs cannot take part. */
 static void print_untested(const json_t *root, FILE *out)
 {
     enum { SHOWN = 3 };
@@ -483,8 +486,8 @@ static bool has_unmeasured(const json_t *tests)
     return false;
 }
 
-/* Nodes that ended the run fail. If a test was not measured, or no node and no signal is known to have ended the run, no node is
- * ok. */
+/* Nodes that ended the run fail. If a test was not measured, or no node and no signal is known to have ended the run,
+ * no node is ok. */
 static void add_lost_nodes(json_t *root, const char *stage)
 {
     bool is_known = json_object_get(root, "ended_by") || bb_begins_with(text_of(root, "reason"), "wrong data");
@@ -567,7 +570,8 @@ static bool has_values(const json_t *list, const char *stage)
     return false;
 }
 
-/* Prints the stages with a test that was not measured: those that were partly measured, or those of which nothing was. */
+/* Prints the stages with a test that was not measured: those that were partly measured, or those of which nothing
+ * was. */
 static void print_rest(const json_t *root, const json_t *rows, bool partly)
 {
     const json_t *tests = json_object_get(root, "tests"), *test;
@@ -590,8 +594,8 @@ static void print_rest(const json_t *root, const json_t *rows, bool partly)
 
 /* ---- the command that continues ---- */
 
-/* Prints a word, quoted. is_output: the name of a file, which gets ".2" before its ending, so that the file of this run remains, and
- * a collector of *.prom or *.xml finds the other one. */
+/* Prints a word, quoted. is_output: the name of a file, which gets ".2" before its ending, so that the file of this run
+ * remains, and a collector of *.prom or *.xml finds the other one. */
 static void print_word(const char *word, bool is_output)
 {
     const char *base = strrchr(word, '/'), *dot = strrchr(word, '.');

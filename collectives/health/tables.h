@@ -1,5 +1,6 @@
 /*
- * tables.h - the tables of `busbar bench rails` and `busbar bench p2p --nodes`: the values of the rails, and of pairs of nodes.
+ * tables.h - the tables of `busbar bench rails` and `busbar bench p2p --nodes`: the values of the rails, and of pairs
+ * of nodes.
  */
 #ifndef BB_COLLECTIVES_HEALTH_TABLES_H
 #define BB_COLLECTIVES_HEALTH_TABLES_H
@@ -18,11 +19,12 @@ struct bb_health_tables {
     } * pair;       /* [nodes][nodes]; NULL: no pair is measured */
 };
 
-/* bb_health_tables_add - add a value of a GPU in the order of measurement; the first measurement of a rail or pair counts.
- * partner: the other node of a pair; -1: it has none */
+/* bb_health_tables_add - add a value of a GPU in the order of measurement; the first measurement of a rail or pair
+ * counts. partner: the other node of a pair; -1: it has none */
 void bb_health_tables_add(struct bb_health_tables *t, enum bb_health_test test, int node, int gpu, int partner,
                           double value);
-/* bb_health_tables_print - print the tables, without `full` of at most 12 rails or nodes, and the slowest of all rails. */
+/* bb_health_tables_print - print the tables, without `full` of at most 12 rails or nodes, and the slowest of all
+ *   rails. */
 void bb_health_tables_print(const struct bb_health_tables *t, bool full, FILE *out);
 void bb_health_tables_release(struct bb_health_tables *t);
 

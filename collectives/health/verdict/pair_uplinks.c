@@ -29,8 +29,8 @@ static double ratio_of_gpu(const struct bb_pairs *p, int round, int a, int g)
            reference;
 }
 
-/* Sets the lowest ratio of the GPUs of all pairs in all rounds. Returns the lowest bandwidth of a round / its expectation.
- * n: out: number of slow pairs. share: out: mean share of the pairs of that round; NULL: not needed */
+/* Sets the lowest ratio of the GPUs of all pairs in all rounds. Returns the lowest bandwidth of a round / its
+ * expectation. n: out: number of slow pairs. share: out: mean share of the pairs of that round; NULL: not needed */
 static double ratios_at_once(const struct bb_pairs *p, double *ratio, int *n, double *share)
 {
     const int nodes = p->h->nodes;

@@ -12,8 +12,8 @@ enum { GPUS = 4 };
 #define NVLINK 600.0 /* of pairs that NVLink connects */
 #define CUT    47.0
 
-/* Returns a result of a run on nodes in domains of `per_domain` nodes; 0: each node is one. A result states no domain if there is
- * only one. */
+/* Returns a result of a run on nodes in domains of `per_domain` nodes; 0: each node is one. A result states no domain
+ * if there is only one. */
 static json_t *make_baseline(int nodes, int per_domain)
 {
     const bool several = per_domain > 0 && per_domain < nodes;

@@ -1,7 +1,8 @@
 /*
- * test_every_slow_pair.c - plants up to three slow NICs, paths, rails and common causes in small clusters, thousands of times,
- * and checks that each slow pair of NICs that was measured is explained: by a finding on it, on one of its ends, its rail
- * or all, with no better level, and by one that is about as slow. There is no noise and no link that pairs share.
+ * test_every_slow_pair.c - plants up to three slow NICs, paths, rails and common causes in small clusters, thousands of
+ * times, and checks that each slow pair of NICs that was measured is explained: by a finding on it, on one of its ends,
+ * its rail or all, with no better level, and by one that is about as slow. There is no noise and no link that pairs
+ * share.
  */
 #include "collectives/health/verdict/verdict.h"
 #include "tests/check.h"
@@ -147,8 +148,8 @@ static bool is_explained(const struct machine *m, int a, int b, int g)
     return (is_as_bad && is_as_slow) || level == BB_HEALTH_OK || isnan(part);
 }
 
-/* Returns whether each finding is about something slow: a NIC is slow with every partner, and what is slow only while all pairs
- * run does not exist. */
+/* Returns whether each finding is about something slow: a NIC is slow with every partner, and what is slow only while
+ * all pairs run does not exist. */
 static bool is_true(const struct machine *m, const struct bb_health_finding *f)
 {
     const double limit = 0.97 * m->common;

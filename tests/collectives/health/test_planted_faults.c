@@ -1,7 +1,7 @@
 /*
- * test_planted_faults.c - plants faults of many kinds in the measurements of 64 nodes with 1 % noise, each with several seeds, and
- * compares what is named. The machine is a model of its own: each value is the healthy one times the factors of the faults on
- * which it depends.
+ * test_planted_faults.c - plants faults of many kinds in the measurements of 64 nodes with 1 % noise, each with several
+ * seeds, and compares what is named. The machine is a model of its own: each value is the healthy one times the factors
+ * of the faults on which it depends.
  */
 #include "collectives/health/verdict/verdict.h"
 #include "tests/check.h"
@@ -22,8 +22,8 @@ enum {
     NIC_TEST = BB_HEALTH_TESTS
 };
 
-/* SLOW: the values of a test. NIC, PATH: between nodes. UPLINK: the pairs of a leaf share this number of nodes' rates. SPINE:
- * pairs between two leaves. DIES: the rank of a node, in stage pairs. */
+/* SLOW: the values of a test. NIC, PATH: between nodes. UPLINK: the pairs of a leaf share this number of nodes' rates.
+ * SPINE: pairs between two leaves. DIES: the rank of a node, in stage pairs. */
 enum kind { NONE, SLOW, NIC, PATH, UPLINK, SPINE, DIES };
 
 struct fault {

@@ -8,8 +8,8 @@
 
 enum { NODES = 4, GPUS = 2 };
 
-/* now_s: each measurement takes a second, a round two. From slow_s on, GPU 1 of node 2 and all_reduce have this part of their rates
- * for some seconds, and the part `first` in the first round. */
+/* now_s: each measurement takes a second, a round two. From slow_s on, GPU 1 of node 2 and all_reduce have this part of
+ * their rates for some seconds, and the part `first` in the first round. */
 struct machine {
     struct bb_health h;
     double now_s, slow_s, for_s, gpu, whole, first;
@@ -108,7 +108,8 @@ static void set_source(struct machine *m, enum source source)
     }
 }
 
-/* A slowdown that begins before the soak, or in it after a slow first round, is found by the source that knows the healthy rate. */
+/* A slowdown that begins before the soak, or in it after a slow first round, is found by the source that knows the
+ * healthy rate. */
 static void test_reference_is_not_a_slow_first_round(void **state)
 {
     static const struct {

@@ -100,7 +100,8 @@ static void test_rank_whose_call_fails_fails_its_node(void **state)
     json_decref(root);
 }
 
-/* Slurm keeps 255 characters of a reason: the begin of the new one, whole words of CUDA's, and then of what failed before. */
+/* Slurm keeps 255 characters of a reason: the begin of the new one, whole words of CUDA's, and then of what failed
+ * before. */
 static void test_long_reason_is_cut_at_a_word(void **state)
 {
     char line[512] = "rank 2 (b, GPU 0): cudaLaunchKernel:", others[240] = "GPU 1 GEMM";
@@ -164,7 +165,8 @@ static void test_several_lost_ranks_were_lost(void **state)
     json_decref(root);
 }
 
-/* The run went on without node b, whose loss is in the findings; then the launcher ended the job because of this loss. */
+/* The run went on without node b, whose loss is in the findings; then the launcher ended the job because of this
+ * loss. */
 static void test_loss_in_the_findings_is_named_once(void **state)
 {
     static const char line[] = "2 ranks are lost: rank 2 (b), last seen: x; rank 3 (b)";

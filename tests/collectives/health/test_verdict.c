@@ -30,8 +30,8 @@ struct machine {
     int domain;          /* number of consecutive nodes that NVLink connects; -n: every n-th node; 0: none */
     int lost;            /* this node is measured in no test from pairs on; 0: none */
     int measurements[BB_HEALTH_TESTS], expectations;
-    int *
-        met; /* [nodes][nodes] number of measurements of the stage pairs in which two nodes were partners; NULL: not counted */
+    int *met; /* [nodes][nodes] number of measurements of the stage pairs in which two nodes were partners; NULL: not
+                 counted */
 };
 
 static const double healthy[BB_HEALTH_TESTS] = {700, 2900, 52, 52, 330, 330, 460, 48, 48, 47, 46, 350};
@@ -204,8 +204,8 @@ static void test_healthy_nodes_have_no_finding(void **state)
     }
 }
 
-/* All parts are at 93.5 or 94 % of the expectation, which is as expected, so what is below 93 % is noise. The typical value of few
- * parts may be, and one of 3,000 values is an outlier. */
+/* All parts are at 93.5 or 94 % of the expectation, which is as expected, so what is below 93 % is noise. The typical
+ * value of few parts may be, and one of 3,000 values is an outlier. */
 static void test_noise_around_the_limit_names_no_part(void **state)
 {
     static const int nodes[] = {4, 8, 16, 64};
@@ -451,8 +451,8 @@ static void test_common_cause_is_one_finding(void **state)
     bb_health_release(&m.h);
 }
 
-/* Faults of pairs, of the bisection and of rails and the job: a later one that is slower than an earlier one is another fault,
- * also of the same level. */
+/* Faults of pairs, of the bisection and of rails and the job: a later one that is slower than an earlier one is another
+ * fault, also of the same level. */
 static void test_independent_slower_fault_is_a_finding(void **state)
 {
     static const struct {
@@ -608,8 +608,8 @@ static void test_pairs_in_an_nvlink_domain_without_expectation_of_nics(void **st
     }
 }
 
-/* Leaves of several sizes at several places, whose uplinks carry this number of nodes. Nodes 16 to 19, and the last two, are no
- * partners of each other in the first rounds. */
+/* Leaves of several sizes at several places, whose uplinks carry this number of nodes. Nodes 16 to 19, and the last
+ * two, are no partners of each other in the first rounds. */
 static void test_leaf_that_is_slow_at_once_is_named(void **state)
 {
     static const int rows[][4] = {{64, 0, 4, 1},   {64, 16, 4, 1}, {64, 40, 8, 2}, {64, 16, 16, 4}, {24, 12, 4, 1},
@@ -652,8 +652,8 @@ static void test_oversubscribed_leaves_are_expected(void **state)
     bb_health_release(&m.h);
 }
 
-/* Leaves of 4 of 8 nodes at 4:1. The first half with the second uses the uplinks of 1 node, quarters do not. A path between quarters
- * at 0.6 is slower for its expectation, but not slower than 0.25. */
+/* Leaves of 4 of 8 nodes at 4:1. The first half with the second uses the uplinks of 1 node, quarters do not. A path
+ * between quarters at 0.6 is slower for its expectation, but not slower than 0.25. */
 static void test_cut_with_the_lowest_value_counts_unless_one_is_slow(void **state)
 {
     (void)state;
@@ -679,7 +679,8 @@ static void test_cut_with_the_lowest_value_counts_unless_one_is_slow(void **stat
     }
 }
 
-/* Returns a machine with leaves of 2 or 4 nodes, whose uplinks carry all, half or a quarter of them. `known`: in its profile */
+/* Returns a machine with leaves of 2 or 4 nodes, whose uplinks carry all, half or a quarter of them. `known`: in its
+ * profile */
 static struct machine machine_of_leaves(int i, bool known)
 {
     struct machine m = machine_of(8 << i % 2, 0.002, (uint64_t)i);
@@ -992,8 +993,8 @@ static void test_outliers_below_974_of_1000_warn(void **state)
     }
 }
 
-/* Slow nodes, from none to all of 1 to 6: the levels of the help's rule. At least three values have a median, ten have outliers; a
- * slow majority of at most three quarters is found by the profile, or by the gap to the faster nodes. */
+/* Slow nodes, from none to all of 1 to 6: the levels of the help's rule. At least three values have a median, ten have
+ * outliers; a slow majority of at most three quarters is found by the profile, or by the gap to the faster nodes. */
 static enum bb_health_level level_by_rule(int values, double slow_part, double factor, bool is_known)
 {
     const bool has_peers = values >= 3 && slow_part < 1 && slow_part <= 0.75 &&
@@ -1058,7 +1059,8 @@ static void test_percentages_show_the_side_of_a_limit(void **state)
         assert_string_equal(bb_health_percent(rows[i].part, text), rows[i].text);
 }
 
-/* All GPUs at 94 % of the expectation, one a little slower: 92 % is below its limit, although it is no outlier of the others. */
+/* All GPUs at 94 % of the expectation, one a little slower: 92 % is below its limit, although it is no outlier of the
+ * others. */
 static void test_gpu_below_the_limit_of_the_expectation_warns(void **state)
 {
     (void)state;
@@ -1128,8 +1130,8 @@ static void test_all_gpus_slow_are_one_finding(void **state)
     bb_health_release(&m.h);
 }
 
-/* All nodes at 0.9 of the expectation, one GPU at 0.84 of them, and one node at 0.7: both are below 0.8 of the expectation. Of eight
- * GPUs, none is an outlier. */
+/* All nodes at 0.9 of the expectation, one GPU at 0.84 of them, and one node at 0.7: both are below 0.8 of the
+ * expectation. Of eight GPUs, none is an outlier. */
 static void test_slow_part_of_a_slow_cluster_fails(void **state)
 {
     struct machine m = machine_of(4, 0, 1);
@@ -1167,7 +1169,8 @@ static void test_rounds_are_logarithmic(void **state)
     }
 }
 
-/* Runs the stage pairs with this number of rounds, and returns the number of pairs that were measured. None is measured twice. */
+/* Runs the stage pairs with this number of rounds, and returns the number of pairs that were measured. None is measured
+ * twice. */
 static int count_pairs(int nodes, int leaf, int rounds)
 {
     struct machine m = machine_of(nodes, 0, 1);

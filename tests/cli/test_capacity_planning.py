@@ -276,6 +276,40 @@ def test_gpus_that_share_a_nic_share_its_bandwidth(plan):
     assert [r["time_us"]["p50"] - us for r, us in zip(rows, latencies)] == [pytest.approx(us, abs=1e-3) for us in wanted]
 
 
+@pytest.mark.parametrize("ranks", [2, 8, 12, 72])
+def test_alltoallv_with_equal_counts_takes_as_long_as_alltoall(plan, ranks):
+    """The alpha-beta model of emulated-default has one latency and one bandwidth for a whole alltoall."""
+    for profile in sorted((ROOT / "profiles/clusters").glob("*.json")):
+        where = ("--sizes", "8K,8M", "--ranks", ranks, "--cluster", profile.stem, "--placement", "out_of_place")
+        even = plan("alltoall", "alltoallv", "--imbalance", 0, *where)["results"]
+        us = {name: [row["time_us"]["p50"] for row in even if row["collective"] == name] for name in ("alltoall", "alltoallv")}
+        if profile.stem != "emulated-default":
+            assert us["alltoallv"] == pytest.approx(us["alltoall"], abs=1.1e-3), profile.stem
+        for imbalance in (0.001, 1):
+            uneven = plan("alltoallv", "--imbalance", imbalance, *where)["results"]
+            assert all(row["time_us"]["p50"] >= us * row["bytes"] / size - 1e-3  # the counts are rounded down
+                       for row, us, size in zip(uneven, us["alltoallv"], (8192, 8 << 20), strict=True)), (profile.stem, imbalance)
+
+
+def test_group_call_takes_time_for_each_message_to_another_node(plan, tmp_path):
+    """Four nodes of one GPU on AWS. Rank 0 sends 1 MB to each other rank: three messages, which all end together. If it sends only one, this
+    is a send."""
+    inter = json.loads((ROOT / "profiles/transports/efa-v2.json").read_text())["inter"]
+    for messages, group_us in ((3, inter["group_us"] + 3 * inter["message_us"]), (2, inter["group_us"] + 2 * inter["message_us"]), (1, 0)):
+        (tmp_path / "counts").write_text("\n".join(" ".join(str(1000000 * (row == 0 < column <= messages)) for column in range(4)) for row in range(4)))
+        (row,) = plan("alltoallv", "--matrix", tmp_path / "counts", "--ranks", 4, "--gpus-per-node", 1, "--cluster", "aws-p5")["results"]
+        gbps = 4 * inter["gbps"]  # a GPU of p5 has four ports
+        assert row["time_us"]["p50"] == pytest.approx(inter["latency_us"] + group_us + messages * 1e6 / gbps / 1e3, abs=2e-3)
+
+
+def test_unequal_load_of_experts_does_not_shorten_a_step(plan):
+    step = ("transformer", "--model", "qwen3_30b_a3b", "--layers", 2, "--ranks", 32, "--ep", 32, "--dp-sync", "distributed", "--global-batch-size", 64,
+            "--seq-length", 1024, "--cluster")
+    for cluster in (H100, "aws-p5"):
+        even, *uneven = (plan(*step, cluster, "--moe-imbalance", z)["predicted"]["step_us"] for z in (0, 0.001, 0.5))
+        assert [us >= even for us in uneven] == [True, True], cluster
+
+
 def test_slow_link_delays_a_collective_as_it_delays_a_step(plan):
     """The step consists of six all-reduces in sequence."""
     where = ("--ranks", 16, "--cluster", H100, "--slow", "link=node1-nic3:0.25")

@@ -562,6 +562,23 @@ def test_offline_collectives_with_slow_links_equal_a_run(busbar, tmp_path, slow)
     assert slower >= {("all_gather", True), ("alltoall", True), ("alltoallv", True)} and all(large for _, large in slower)
 
 
+@pytest.mark.parametrize("cluster,nodes", [("h100-sxm-ib", 2), ("emulated-default", 4), ("l40s-pcie-ib", 3)])
+def test_group_calls_between_nodes_take_as_long_as_offline(busbar, tmp_path, cluster, nodes):
+    """Each of several messages takes message_us, with GPUs that share NICs and without "sharing", too."""
+    profile = json.loads((CLUSTERS / f"{cluster}.json").read_text())
+    profile["inter"] |= {"group_us": 30, "message_us": 7}
+    (tmp_path / "cluster.json").write_text(json.dumps(profile | {"gpus_per_node": 4} | ({"nics_per_node": 2} if "nccl" in profile else {})))
+    args = ("alltoallv", "--sizes", "64K,1M", "--imbalance", 0.5)
+    run = busbar.json("bench", *args, "-n", 2, "--repeats", 1, "-c", 0, ranks=4 * nodes, tmp_path=tmp_path,
+                      env={**ENV, "EMU_NODES": str(nodes), "EMU_CLUSTER": str(tmp_path / "cluster.json")})
+    plan = ("plan", *args, "--ranks", 4 * nodes, "--json", "-", "--cluster", tmp_path / "cluster.json")
+    offline, without = (json.loads(busbar.run(*plan, *more, emulated=False).stdout)["results"]
+                        for more in ((), ("--set", "inter.group_us=0", "--set", "inter.message_us=0")))
+    for a, b, c in zip(run["results"], offline, without, strict=True):
+        assert b["time_us"]["p50"] == pytest.approx(c["time_us"]["p50"] + 30 + 7 * 4 * (nodes - 1), abs=1.1e-3)
+        assert a["time_us"]["p50"] == pytest.approx(b["time_us"]["p50"], abs=1.1e-3)
+
+
 @pytest.mark.parametrize("variable,value,message", [
     ("EMU_SLOW", "rank=5",
      "'rank=5' is not valid, expected rank=R:TIMES, nodeN:PART, link=nodeN-nicM:PART, link=nodeN-nodeM:PART, link=nodeN-to-nodeM:PART or link=leafN:PART; TIMES"),

@@ -142,16 +142,19 @@ static void add_loads(struct rounds *x)
 }
 
 /* Returns the duration of a message. A message ends when the links of both of its ranks have transferred all their
- * bytes and one latency has passed. Empty messages of alltoallv are not sent. */
+ * bytes and one latency, with the time of the group call, has passed. Empty messages of alltoallv are not sent. */
 static int64_t message_ns(const struct rounds *x, int from, int to)
 {
+    const struct bb_exchange *sender = &x->exchanges[from], *receiver = &x->exchanges[to];
+    const int messages = MAX(bb_group_messages(&sender->load), bb_group_messages(&receiver->load));
     const double bytes = message_bytes(x, from, to);
 
     if (bytes <= 0 && bb_colls[x->c->kind].flags & BB_COLL_VARIABLE_COUNTS)
         return 0;
     return from == to ? bb_cluster_self_message_ns(&x->cluster, bytes)
                       : bb_fabric_message_ns(&x->cluster, from, to,
-                                             fmax(x->exchanges[from].done_ns, x->exchanges[to].done_ns));
+                                             fmax(sender->done_ns, receiver->done_ns) +
+                                                 bb_cluster_group_ns(&x->cluster, messages));
 }
 
 /* Computes the end of this round on each rank. A message begins when its sender and its receiver have both finished the

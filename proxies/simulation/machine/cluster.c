@@ -709,6 +709,18 @@ double bb_cluster_link_load_ns(const struct bb_cluster *c, const struct bb_link_
     return MAX(out[0] + out[1], in[0] + in[1]);
 }
 
+int bb_group_messages(const struct bb_link_load *load)
+{
+    const int messages = MAX(load->sends[0] + load->sends[1], load->receives[0] + load->receives[1]);
+
+    return messages > 1 ? MAX(load->sends[0], load->receives[0]) : 0;
+}
+
+double bb_cluster_group_ns(const struct bb_cluster *c, int group_messages)
+{
+    return group_messages > 0 ? (c->inter.group_us + group_messages * c->inter.message_us) * 1e3 : 0;
+}
+
 int64_t bb_cluster_message_ns(const struct bb_cluster *c, bool one_node, double load_ns)
 {
     return llround((one_node ? &c->intra : &c->inter)->latency_us * 1e3 + load_ns);

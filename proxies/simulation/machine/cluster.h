@@ -17,11 +17,9 @@
 #include <stdint.h>
 
 struct bb_link {
-    double latency_us, gbps; /* gbps: bandwidth per direction and GPU, in 1e9 bytes/s; for the links `inter` of a
+    double latency_us, gbps;     /* gbps: bandwidth per direction and GPU, in 1e9 bytes/s; for the links `inter` of a
                                 profile with section "nccl": per direction and NIC */
-    /* `inter`, in addition to the latency: time of the group call of an alltoall, gather or scatter, and of each of its
-     * messages to other nodes */
-    double group_us, message_us;
+    double group_us, message_us; /* `inter`: bb_cluster_group_ns */
 };
 
 /* Section "achieved" of a profile: the rates that kernels reach, as fractions of the peak rates in the GPU's data
@@ -349,9 +347,10 @@ int bb_cluster_find_curve(const struct bb_cluster *c, enum bb_coll_kind kind, in
 /* Bytes of all messages of one rank in one group call, except messages to itself. out, in: bytes sent and received;
  * index 0: to and from other nodes, 1: within the node. slow_out, slow_in: bytes over slow paths / their fractions of the
  * rate. up, down: bytes that this rank sends and receives over the uplinks of its leaf and pod; the traffic of other ranks
- * on these uplinks is not included. */
+ * on these uplinks is not included. sends, receives: number of messages that are not empty. */
 struct bb_link_load {
     double out[2], in[2], slow_out, slow_in;
+    int sends[2], receives[2];
     double up[BB_TIERS], down[BB_TIERS];
 };
 double bb_cluster_nic_gbps(const struct bb_cluster *c); /* inter-node rate per GPU, in 1e9 bytes/s, while all GPUs of
@@ -365,10 +364,17 @@ double bb_cluster_nic_share_gbps(const struct bb_cluster *c, double members);
  *            all GPUs are assumed to send
  */
 double bb_cluster_link_load_ns(const struct bb_cluster *c, const struct bb_link_load *load, double members);
+/* bb_group_messages - returns the number of messages that a rank's group call sends to other nodes, or receives from them if
+ * these are more. 0 if the rank sends (receives) at most one message in total.
+ * bb_cluster_group_ns - returns the ns that a group call with this number of messages adds to the latency of each message. For a
+ * message, the larger number of its sender and its receiver counts. */
+int bb_group_messages(const struct bb_link_load *load);
+double bb_cluster_group_ns(const struct bb_cluster *c, int group_messages);
 /*
  * bb_cluster_message_ns - returns the duration of one message in ns, from the time at which both sender and receiver
  * have called NCCL.
- *   load_ns  the larger of bb_cluster_link_load_ns of the sender and of the receiver
+ *   load_ns  the larger of bb_cluster_link_load_ns of the sender and of the receiver, plus
+ *            bb_cluster_group_ns
  */
 int64_t bb_cluster_message_ns(const struct bb_cluster *c, bool one_node, double load_ns);
 int64_t bb_cluster_self_message_ns(const struct bb_cluster *c, double bytes); /* duration in ns of a rank's message

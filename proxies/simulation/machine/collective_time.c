@@ -79,15 +79,16 @@ static void send_recv_cost(const struct bb_cluster *c, const struct bb_collectiv
                            struct bb_cost *cost)
 {
     const bool rooted = bb_colls[call->kind].flags & BB_COLL_ROOTED;
-    const struct bb_link *link = call->nodes == 1 ? &c->intra : &c->inter;
     const double n = call->ranks, members = n / call->nodes, moved = pxn_fraction(c, members);
     const double with_root = call->members_on_root_node > 0 ? call->members_on_root_node : call->placement.max_members;
     const double away = n - (rooted ? with_root : call->placement.min_members);
+    const double near_us = call->ranks > call->nodes ? c->intra.latency_us : 0;
+    const double far_us = call->nodes > 1 ? c->inter.latency_us + (moved > 0 ? c->intra.latency_us : 0) : 0;
 
     cost->bytes = (n - 1) / n * bytes;
-    cost->latency_ns = (link->latency_us + (call->nodes > 1 && moved > 0 ? c->intra.latency_us : 0)) * 1e3;
-    if (call->nodes > 1)
-        cost->latency_ns += (c->inter.group_us + away * c->inter.message_us) * 1e3;
+    cost->latency_ns = fmax(near_us, far_us) * 1e3;
+    if (call->nodes > 1 && call->ranks > 2)
+        cost->latency_ns += bb_cluster_group_ns(c, (int)away);
     cost->link_ns = ((rooted ? with_root : call->placement.max_members) - 1 + away * moved) / n * bytes / c->intra.gbps;
     cost->nic_ns = (rooted || !c->has_sharing ? away : call->placement.max_nic_pairs) / n * bytes / gpu_nics_gbps(c);
     cost->nic_bytes = cost->nic_ns * member_nic_gbps(c, call);

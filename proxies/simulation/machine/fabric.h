@@ -70,7 +70,10 @@ void bb_fabric_add_uplink_bytes(const struct bb_cluster *c, struct bb_link_load 
 static inline void bb_fabric_add_message(const struct bb_cluster *c, struct bb_link_load *load, int rank, int peer,
                                          double bytes, bool sends)
 {
-    (sends ? load->out : load->in)[rank / c->gpus_per_node == peer / c->gpus_per_node] += bytes;
+    const bool one_node = rank / c->gpus_per_node == peer / c->gpus_per_node;
+
+    (sends ? load->out : load->in)[one_node] += bytes;
+    (sends ? load->sends : load->receives)[one_node] += bytes > 0;
     if (c->fabric.n_slow_paths > 0)
         bb_fabric_add_slow_bytes(c, load, rank, peer, bytes, sends);
     if (c->fabric.nodes[BB_LEAF] > 0)

@@ -259,10 +259,10 @@ double en_load_ns(ncclComm_t comm, const struct bb_link_load *load)
                 channels_ns(comm, fmax(load->out[0] + load->out[1], load->in[0] + load->in[1])));
 }
 
-int64_t en_message_ns(ncclComm_t comm, int peer, double load_a_ns, double load_b_ns)
+int64_t en_message_ns(ncclComm_t comm, int peer, double load_a_ns, double load_b_ns, int messages)
 {
     return bb_fabric_message_ns(emu_machine(), en_machine_rank(comm, comm->rank), en_machine_rank(comm, peer),
-                                fmax(load_a_ns, load_b_ns));
+                                fmax(load_a_ns, load_b_ns) + bb_cluster_group_ns(emu_machine(), messages));
 }
 
 /* ---- demand on shared resources ---- */
@@ -331,7 +331,8 @@ static void add_exchange(ncclComm_t comm, const struct en_task *tasks, int n, st
 
     if (others == 0)
         return;
-    e->latency_ns += (between > 0 ? &c->inter : &c->intra)->latency_us * 1e3;
+    e->latency_ns +=
+        (between > 0 ? &c->inter : &c->intra)->latency_us * 1e3 + bb_cluster_group_ns(c, bb_group_messages(&load));
     e->transfer_ns += en_load_ns(comm, &load);
     e->bytes[EMU_LINK_OUT] += load.out[1];
     e->bytes[EMU_LINK_IN] += load.in[1];

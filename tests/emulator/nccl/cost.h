@@ -23,8 +23,8 @@ int64_t en_copy_ns(size_t bytes); /* of a copy inside one device, read and writt
 struct bb_link_load;
 double en_load_ns(ncclComm_t comm, const struct bb_link_load *load);
 /* Time of a message to or from a member, from the later arrival of its two ends to its end. load_a_ns, load_b_ns:
- * link times of the two ends (en_load_ns). */
-int64_t en_message_ns(ncclComm_t comm, int peer, double load_a_ns, double load_b_ns);
+ * link times of the two ends (en_load_ns). messages: the larger bb_group_messages of the two ends. */
+int64_t en_message_ns(ncclComm_t comm, int peer, double load_a_ns, double load_b_ns, int messages);
 
 bool en_find_demand(struct en_plan *plan); /* fills plan->demand; returns false if the plan uses no shared resource */
 

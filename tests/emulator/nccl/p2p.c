@@ -237,7 +237,9 @@ static bool match_done(struct exchange *x, struct flow *f)
     if (x->n_awaited > 0 || atomic_load(&other->done_turn) != *turn_of(x, f) + 1)
         return false;
     int64_t start = other->arrival_ns > x->arrival_ns ? other->arrival_ns : x->arrival_ns;
-    int64_t message_end = start + en_message_ns(x->comm, f->peer, x->done_ns, other->done_ns);
+    int messages = bb_group_messages(&x->contenders[0].load), others = bb_group_messages(&other->load);
+    int64_t message_end =
+        start + en_message_ns(x->comm, f->peer, x->done_ns, other->done_ns, messages > others ? messages : others);
     x->end_ns = message_end > x->end_ns ? message_end : x->end_ns;
     f->phase = MOVE;
     return true;

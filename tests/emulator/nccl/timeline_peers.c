@@ -54,7 +54,9 @@ bool en_find_peers(struct en_plan *plan)
 {
     ncclComm_t comm = plan->comm;
     struct emu_peers *m = &plan->peers;
+    struct bb_link_load load;
     uint64_t name;
+    int messages;
 
     memcpy(&name, comm->id, sizeof(name));
     *m = (struct emu_peers){.comm = name, .rank = comm->rank, .members = comm->size, .is_over = is_over, .owner = comm};
@@ -63,12 +65,14 @@ bool en_find_peers(struct en_plan *plan)
     plan->messages = calloc((size_t)plan->count, sizeof(*plan->messages));
     if (plan->messages == NULL)
         return false;
+    en_sum_load(comm, plan->tasks, plan->count, &load);
+    messages = bb_group_messages(&load);
     for (int i = 0; i < plan->count; i++)
         if (plan->tasks[i].root != comm->rank)
             plan->messages[m->n_messages++] =
                 (struct emu_message){.peer = plan->tasks[i].root,
                                      .sends = plan->tasks[i].kind == EN_SEND,
-                                     .latency_ns = (double)en_message_ns(comm, plan->tasks[i].root, 0, 0)};
+                                     .latency_ns = (double)en_message_ns(comm, plan->tasks[i].root, 0, 0, messages)};
     m->messages = plan->messages;
     return m->n_messages > 0;
 }

@@ -93,10 +93,12 @@ static void queue_endpoint(struct emu_timeline *t, int endpoint)
 static void match_endpoints(struct emu_timeline *t, int a, int b)
 {
     const double late_ns = fmax(0, t->b->now_ns - fmax(t->endpoints[a].arrived_ns, t->endpoints[b].arrived_ns));
+    const double latency_ns = fmax(t->endpoints[a].latency_ns, t->endpoints[b].latency_ns);
 
     t->endpoints[a].other = b;
     t->endpoints[b].other = a;
     t->endpoints[a].late_ns = t->endpoints[b].late_ns = late_ns;
+    t->endpoints[a].latency_ns = t->endpoints[b].latency_ns = latency_ns;
     queue_endpoint(t, a);
     queue_endpoint(t, b);
 }

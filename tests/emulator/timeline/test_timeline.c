@@ -215,11 +215,11 @@ static int post(struct job *job, int who, int rank, const struct emu_message *me
     return send(job, who, issue_ns, ns, &peers);
 }
 
-/* A message lasts from the arrival of both ends for as long as the slower end takes, plus the latency. */
+/* A message lasts from the arrival of both ends for as long as the slower end takes, plus the longer latency. */
 static void message_waits_for_both_ends(void **state)
 {
     struct job *job = *state;
-    const struct emu_message out = {.peer = 1, .sends = true, .latency_ns = 50}, in = {.peer = 0, .latency_ns = 50};
+    const struct emu_message out = {.peer = 1, .sends = true, .latency_ns = 50}, in = {.peer = 0, .latency_ns = 20};
     const int sender = post(job, 0, 0, &out, 0, 200), receiver = post(job, 2, 1, &in, 300, 200),
               concurrent = send(job, 1, 300, 200, NULL);
     int64_t ends[2], end_ns;

@@ -203,6 +203,7 @@ static void load_links(struct bb_execution *r, int at, const struct bb_task *u, 
             bb_fabric_add_message(r->m->cluster, &load, rank, message.peer, message.received, false);
         messages += message.sends + message.receives;
     }
+    r->c->tasks[at].group_messages = (unsigned)bb_group_messages(&load);
     if (r->contention)
         bb_contention_sim_start_exchange(r->contention, at, u->comm, &load, messages);
     else
@@ -216,6 +217,7 @@ static void match_message(struct bb_execution *r, int at, const struct message *
     struct bb_sim_task *mine = &r->c->tasks[at], *theirs = &r->c->tasks[message->task];
     const struct bb_cluster *c = r->m->cluster;
     const int rank = r->m->classes.rank[r->class_of[at]], peer = message->peer;
+    const int messages = (int)MAX(mine->group_messages, theirs->group_messages);
     const double load_ns = r->contention ? 0 : MAX(mine->load_ns, theirs->load_ns);
     int64_t end_ns = 0;
 
@@ -225,7 +227,7 @@ static void match_message(struct bb_execution *r, int at, const struct message *
     bb_raise_time(&theirs->met_ns, mine->begin_ns);
     if (c)
         end_ns = rank == peer ? bb_cluster_self_message_ns(c, message->sent + message->received)
-                              : bb_fabric_message_ns(c, rank, peer, load_ns);
+                              : bb_fabric_message_ns(c, rank, peer, load_ns + bb_cluster_group_ns(c, messages));
     if (r->contention) {
         bb_contention_sim_start_message(r->contention, at, message->task, end_ns, rank == peer);
         return;

@@ -37,7 +37,8 @@ struct bb_sim_run {
                      simulator */
         enum bb_limit limit : 8;
         bool arrived : 1, ended : 1;
-    } * tasks; /* task t of class c of equivalent ranks has the index task_base[c] + t */
+        unsigned group_messages : 22; /* exchange and alltoallv, after the start: bb_group_messages */
+    } * tasks;                        /* task t of class c of equivalent ranks has the index task_base[c] + t */
     struct bb_sim_collective {
         int n_arrived; /* number of listed members (bb_sim.members, one per class of ranks) that have called the
                           collective */

@@ -5,6 +5,7 @@
 #include "tests/check.h"
 
 #include "proxies/simulation/machine/cluster.h"
+#include "proxies/simulation/machine/fabric.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -373,6 +374,32 @@ static void transports_have_nics_and_messages(void **state)
     assert_near(collective_us(&c, BB_BROADCAST, 800, 16, 2, NULL), 10 + 14 + 100 + 4, 1e-6);
     assert_near(collective_us(&c, BB_ALLTOALL, 16000, 16, 2, NULL), 6 + 50 + 8 * 2 + 80, 1e-6);
     assert_near(collective_us(&c, BB_ALLTOALL, 80000, 8, 1, NULL), 3 + 7, 1e-6);
+    assert_near(collective_us(&c, BB_ALLTOALL, 200, 2, 2, NULL), 6 + 1, 1e-6);
+}
+
+/* The direction with more messages to other nodes counts. One message in each direction has no group call, as the alltoall of
+ * two ranks. */
+static void groups_have_a_time_per_message_to_other_nodes(void **state)
+{
+    const struct bb_cluster c = {.gpus_per_node = 2,
+                                 .inter = {.latency_us = 6, .gbps = 1, .group_us = 50, .message_us = 2}};
+    static const struct {
+        int sends[2], receives[2];
+        double us;
+    } rows[] = {{{3, 1}, {2, 9}, 56}, {{0, 1}, {2, 0}, 54}, {{1, 1}, {0, 0}, 52}, {{1, 0}, {1, 0}, 0},
+                {{1, 0}, {0, 1}, 0},  {{0, 7}, {0, 7}, 0},  {{0, 0}, {0, 0}, 0}};
+    struct bb_link_load load = {.out = {0}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        memcpy(load.sends, rows[i].sends, sizeof(load.sends));
+        memcpy(load.receives, rows[i].receives, sizeof(load.receives));
+        assert_true(bb_cluster_group_ns(&c, bb_group_messages(&load)) == rows[i].us * 1e3);
+    }
+    load = (struct bb_link_load){.out = {0}};
+    for (int peer = 0; peer < 6; peer++)
+        bb_fabric_add_message(&c, &load, 0, peer, 100.0 * (peer < 5), true); /* the last one is empty */
+    assert_int_equal(bb_group_messages(&load), 3);
 }
 
 static void alltoall_time_is_that_of_the_busiest_link(void **state)
@@ -818,6 +845,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ring_latency_matches_loggp),
         cmocka_unit_test(each_algorithm_has_its_steps_and_bytes),
+        cmocka_unit_test(groups_have_a_time_per_message_to_other_nodes),
         cmocka_unit_test(alltoall_time_is_that_of_the_busiest_link),
         cmocka_unit_test(ranks_share_the_nics_of_their_gpus),
         cmocka_unit_test(rings_use_all_nics_of_the_members),

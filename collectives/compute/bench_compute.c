@@ -557,7 +557,7 @@ static int check_max_slow(const struct compute *b, json_t *checks)
     const bool limited = most >= 0, fails = limited && (slow > most || b->session.shared_gpu);
 
     if (limited && b->session.shared_gpu)
-        snprintf(text, sizeof text, "--max-slow cannot be checked: ranks share a GPU");
+        snprintf(text, sizeof text, "--max-slow cannot be checked: %s", bb_session_sharing(&b->session));
     else if (fails)
         snprintf(text + strlen(text), sizeof text - strlen(text), "; --max-slow allows %d", most);
     if (!b->session.shared_gpu || fails)
@@ -691,9 +691,10 @@ static void print_head(const struct compute *b)
     if (!s->out)
         return;
     bb_print_report_header(s->out, s->argc, s->argv);
-    fprintf(s->out, "# %d rank%s: %s, %d SMs%s\n", s->world.size,
-            s->world.size == 1 ? "" : "s (times of the slowest rank)", d->name, d->sm_count,
-            s->shared_gpu ? "; ranks share a GPU: times are meaningless" : "");
+    fprintf(s->out, "# %d rank%s: %s, %d SMs\n", s->world.size,
+            s->world.size == 1 ? "" : "s (times of the slowest rank)", d->name, d->sm_count);
+    if (s->shared_gpu)
+        fprintf(s->out, "# %s\n", bb_session_sharing_note(s));
     fprintf(s->out, "# time: %d operation%s back to back between CUDA events, divided by %d; median of %d sample%s\n",
             b->options.iterations, bb_plural(b->options.iterations), b->options.iterations, b->options.repeats,
             bb_plural(b->options.repeats));

@@ -294,7 +294,7 @@ static void print_verdict(const struct run *r)
     for (int i = 0; i < shown; i++)
         fprintf(out, "# slow: %s\n", finding_text(r, &r->findings[i], text));
     if (r->session.shared_gpu)
-        fprintf(out, "# not judged: ranks share a GPU\n");
+        fprintf(out, "# not judged: %s\n", bb_session_sharing(&r->session));
     else if (r->session.world.size == 1)
         fprintf(out, "# one GPU: not judged, there is no other GPU to compare it with%s\n",
                 shortfall_text(r, shortfall));
@@ -354,7 +354,8 @@ static int check_max_slow(struct run *r)
     if (r->options.max_slow < 0)
         return 0;
     if (r->session.shared_gpu)
-        return BB_WORLD_ERR(&r->session.world, BB_EBELOW, "--max-slow cannot be checked: ranks share a GPU");
+        return BB_WORLD_ERR(&r->session.world, BB_EBELOW, "--max-slow cannot be checked: %s",
+                            bb_session_sharing(&r->session));
     if (r->gpus_slow + r->pairs_slow <= r->options.max_slow)
         return 0;
     return BB_WORLD_ERR(&r->session.world, BB_EBELOW, "slow GPUs and pairs: %d, --max-slow allows %d; first: %s",

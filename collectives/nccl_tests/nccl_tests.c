@@ -49,7 +49,7 @@ static void print_head(const struct bb_report *r)
         bb_warn("\"Out of bounds values : 0 OK\" is no result: EMU_DATA=off moves no data, so nothing is verified");
     bb_report_emulated_note(r);
     if (r->session->shared_gpu)
-        fprintf(r->out, "# several ranks share a GPU: times and bandwidths are meaningless\n");
+        fprintf(r->out, "# %s\n", bb_session_sharing_note(r->session));
     print_devices(r);
     if (json)
         fprintf(r->out, "# Writing JSON output to %s\n", json);

@@ -731,7 +731,7 @@ static void judge_limit(struct p2p *p, const struct matrix *m, const struct bb_l
              "%d links not judged, which share NICs or uplinks with other pairs; try: --schedule one", unjudged);
     if (!judged)
         snprintf(text, sizeof text, "%s: %s cannot be checked: %s", label_of(m, label), option ? option : "slow links",
-                 p->session.shared_gpu  ? "ranks share a GPU"
+                 p->session.shared_gpu  ? bb_session_sharing(&p->session)
                  : all[0] + all[1] == 0 ? "no link was measured"
                                         : left);
     else if (total > most)
@@ -844,7 +844,7 @@ static void print_links(const struct p2p *p)
     char limits[64];
 
     if (p->session.shared_gpu) {
-        fputs("# not judged: ranks share a GPU\n", p->session.out);
+        fprintf(p->session.out, "# not judged: %s\n", bb_session_sharing(&p->session));
         return;
     }
     snprintf(limits, sizeof limits, p->options.min_gbps > 0 ? "(--slow %g, --min-gbps %g)" : "(--slow %g)",

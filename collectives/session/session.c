@@ -128,6 +128,19 @@ bool bb_session_is_short(const struct bb_session *s, int node)
     return is_short;
 }
 
+const char *bb_session_sharing(const struct bb_session *s)
+{
+    return s->common->share_gpu ? "ranks share a GPU" : "ranks have MIG instances of one GPU";
+}
+
+const char *bb_session_sharing_note(const struct bb_session *s)
+{
+    return s->common->share_gpu
+               ? "ranks share a GPU: times are meaningless"
+               : "ranks have MIG instances of one GPU, with SMs and memory of their own: kernels have the "
+                 "times of an instance; copies share PCIe, and NCCL uses sockets; nothing is judged";
+}
+
 /* Determines whether ranks share a GPU. If --share-gpu has set NCCL's variables for shared GPUs on one rank, all ranks treat
  * the GPUs as shared. MIG instances of different GPUs are not. */
 static int resolve_sharing(struct bb_session *s)
@@ -375,7 +388,7 @@ void bb_session_print_head(const struct bb_session *s)
         bb_session_print_buffers(s, s->out);
     warn_of_uneven_nodes(&s->world);
     if (s->shared_gpu)
-        fprintf(s->out, "# ranks share a GPU: times are meaningless\n");
+        fprintf(s->out, "# %s\n", bb_session_sharing_note(s));
 }
 
 const char *bb_session_rank_text(const struct bb_session *s, int rank, char text[BB_RANK_TEXT])

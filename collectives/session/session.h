@@ -78,6 +78,12 @@ int bb_session_begin(struct bb_session *s, const struct bb_common *common, enum 
  */
 int bb_session_setup_gpus(struct bb_session *s, int first) BB_MUST_CHECK;
 
+/* bb_session_sharing - return why no time is judged, with s->shared_gpu: "ranks share a GPU", or that they have MIG instances
+ * of one GPU.
+ * bb_session_sharing_note - return the same with what it means for times: for a line of its own. */
+const char *bb_session_sharing(const struct bb_session *s);
+const char *bb_session_sharing_note(const struct bb_session *s);
+
 /* bb_session_is_short - return whether a node has fewer GPUs than ranks, with s->may_be_short; node -1: whether any has. */
 bool bb_session_is_short(const struct bb_session *s, int node);
 

@@ -7,7 +7,8 @@ int bb_telemetry_open(struct bb_telemetry *o, struct bb_world *world, const stru
     int rc;
 
     bb_nvml_open(&o->nvml, device, world->rank == 0);
-    bits = (unsigned)(o->nvml.library != NULL) | (unsigned)o->nvml.mig << 1 | (unsigned)o->nvml.mps << 2;
+    bits = (unsigned)(o->nvml.library != NULL) | (unsigned)(o->nvml.mig || device->is_instance) << 1 |
+           (unsigned)o->nvml.mps << 2;
     rc = bb_world_any(world, &bits);
     o->no_nvml = !(bits & 1);
     o->mig = bits & 2;
@@ -21,8 +22,9 @@ int bb_telemetry_open(struct bb_telemetry *o, struct bb_world *world, const stru
 
 int bb_telemetry_save(const struct bb_telemetry *o, struct bb_results *results)
 {
-    return bb_results_set_all(results, json_pack("{s:o, s:o}", "mig", o->no_nvml ? json_null() : json_boolean(o->mig),
-                                                 "mps", o->no_nvml ? json_null() : json_boolean(o->mps)));
+    return bb_results_set_all(results,
+                              json_pack("{s:o, s:o}", "mig", o->no_nvml && !o->mig ? json_null() : json_boolean(o->mig),
+                                        "mps", o->no_nvml ? json_null() : json_boolean(o->mps)));
 }
 
 void bb_telemetry_release(struct bb_telemetry *o)

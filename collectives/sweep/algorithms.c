@@ -256,7 +256,7 @@ static void finish_ranking(struct bb_algorithms *a, const struct bb_row *chosen,
     const bool alike = placements_agree(a, chosen);
     char *restricted;
 
-    if (a->shared_gpu)
+    if (a->sharing)
         o = (struct bb_outcome){.verdict = BB_VERDICT_UNKNOWN, .best = &c->chosen, .lost_factor = NAN};
     best_us = o.best == &c->chosen ? chosen_us : o.best->time_us.p50;
     a->unjudged += c->n_others == 0;
@@ -311,7 +311,7 @@ static void add_gains(struct bb_algorithms *a, const struct bb_row *chosen, int 
         const struct bb_candidate *e = &c->others[i];
 
         size.channels[pair_index(e->what)] = e->ran.channels;
-        if (e->status == BB_CANDIDATE_MEASURED && bb_significantly_faster(&e->time_us, own) && !a->shared_gpu)
+        if (e->status == BB_CANDIDATE_MEASURED && bb_significantly_faster(&e->time_us, own) && !a->sharing)
             size.gains[pair_index(e->what)] = own->p50 / e->time_us.p50;
     }
     a->tuning.ranks = seen->ranks;
@@ -530,7 +530,7 @@ static const char *why_no_verdict(const struct bb_algorithms *a)
 
     for (int i = 0; i < BB_ALGORITHM_PROTOCOLS; i++)
         measured += a->statuses[i][BB_CANDIDATE_MEASURED] > 0;
-    return a->shared_gpu  ? "ranks share a GPU"
+    return a->sharing     ? a->sharing
            : measured < 2 ? "no other algorithm or protocol was measured"
                           : "too few samples for confidence intervals, try: --repeats 6";
 }

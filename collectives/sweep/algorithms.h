@@ -28,7 +28,7 @@ struct bb_algorithms {
     int (*measure)(void *arg, struct bb_row *row);
     int (*report)(void *arg, struct bb_row *row);
     void *arg;
-    bool shared_gpu; /* ranks share a GPU, so times are meaningless and all verdicts are BB_VERDICT_UNKNOWN */
+    const char *sharing; /* bb_session_sharing, so all verdicts are BB_VERDICT_UNKNOWN; NULL: each rank has a GPU */
     int cycle;
     json_t *all;                               /* JSON array with one object per ranking of the run; only on rank 0 */
     struct bb_ranking rankings[BB_PLACEMENTS]; /* [placement] ranking of the current row for in-place and

@@ -856,7 +856,7 @@ static int run_sweep(struct bench *b)
                                            .measure = measure_placements,
                                            .report = report_row,
                                            .arg = b,
-                                           .shared_gpu = b->session.shared_gpu};
+                                           .sharing = b->session.shared_gpu ? bb_session_sharing(&b->session) : NULL};
     if (b->options.write_tuner)
         b->algorithms.tuning = (struct bb_tuning){.ncclx = strcmp(b->options.tuner_format, "ncclx") == 0,
                                                   .min_gain = 1 + b->options.tuner_gain_percent / 100};

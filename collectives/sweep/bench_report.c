@@ -115,7 +115,7 @@ static struct shown show_placement(const struct bb_report *r, const struct bb_ro
     s.of.wrong = f->checked ? (long long)f->wrong : -1;
     if (!f->skew.known)
         s.f.skew.transfer_us = NAN;
-    s.expected_gbps = s.measured ? expected_busbw(r, row, placement) : NAN;
+    s.expected_gbps = s.measured && !r->session->shared_gpu ? expected_busbw(r, row, placement) : NAN;
     s.of_expected = s.of.busbw_gbps / s.expected_gbps;
     format_gain(r, row, s.gain, sizeof s.gain);
     bb_report_stamp(s.timestamp);
@@ -755,7 +755,7 @@ static const char *shortfall_text(const struct bb_report *r, const struct verdic
                  restricted ? restricted : "");
     else
         snprintf(text, SHORTFALL_TEXT, "%s: cannot check the bus bandwidth (%s, %s): %s", what, limits_option(r), of,
-                 r->session->shared_gpu   ? "ranks share a GPU"
+                 r->session->shared_gpu   ? bb_session_sharing(r->session)
                  : r->counts.busbw.n == 0 ? "no result has a bus bandwidth"
                  : r->expected && t->bytes < 1 << 20
                      ? "results below 1 MiB depend on latencies and are not compared; try: -b 1M"
@@ -850,7 +850,7 @@ static void print_slowest_group(const struct bb_report *r)
 /* Prints a line for each criterion that is not printed otherwise; in tables of one line, for each that is not met. */
 static void print_criteria(const struct bb_report *r)
 {
-    char size[BB_BYTES_TEXT], found[32], place[BB_GROUP_TEXT + 8], count[64];
+    char size[BB_BYTES_TEXT], found[80], place[BB_GROUP_TEXT + 8], count[64];
 
     for (int i = next_threshold(r, 0); i < r->n_thresholds;) {
         const struct verdict v = judge(r, i);
@@ -860,14 +860,15 @@ static void print_criteria(const struct bb_report *r)
         i = next_threshold(r, v.end);
         if (r->one_line ? !v.failed : t->scope == BB_BUSBW_MEAN)
             continue;
-        snprintf(found, sizeof found, "%.*g GB/s", digits, v.busbw_gbps);
+        if (isfinite(v.busbw_gbps))
+            snprintf(found, sizeof found, "%.*g GB/s", digits, v.busbw_gbps);
+        else if (r->session->shared_gpu)
+            snprintf(found, sizeof found, "not judged, because %s", bb_session_sharing(r->session));
+        else
+            snprintf(found, sizeof found, "no result to judge");
         fprintf(r->out, "# Bus bandwidth, %s %s: %s, required %.*g: %s%s%s\n", bb_colls[r->coll].name,
-                bb_busbw_threshold_text(t, size),
-                isfinite(v.busbw_gbps)   ? found
-                : r->session->shared_gpu ? "not judged, because ranks share a GPU"
-                                         : "no result to judge",
-                digits, t->gbps, v.failed ? "FAILED" : "OK", v.failed ? where(r, &v, place) : "",
-                how_many(r, &v, count));
+                bb_busbw_threshold_text(t, size), found, digits, t->gbps, v.failed ? "FAILED" : "OK",
+                v.failed ? where(r, &v, place) : "", how_many(r, &v, count));
     }
 }
 
@@ -1042,9 +1043,9 @@ static void print_of_expected(const struct bb_report *r, double median)
                 r->one_line ? "not compared" : "\"-\"", expected_source(r), r->expected->missing,
                 r->expected->first_missing);
     if (r->n_ratios == 0)
-        fprintf(r->out, "# expected by %s: %s\n", expected_source(r),
-                r->session->shared_gpu ? "not compared, because ranks share a GPU"
-                                       : "no result of 1 MiB or more to compare");
+        fprintf(r->out, "# expected by %s: %s%s\n", expected_source(r),
+                r->session->shared_gpu ? "not compared, because " : "",
+                r->session->shared_gpu ? bb_session_sharing(r->session) : "no result of 1 MiB or more to compare");
     else
         fprintf(r->out,
                 "# reached: %.0f %% of the expected bus bandwidth (median of %zu results of 1 MiB or more), lowest "

@@ -230,7 +230,7 @@ static int check_entry(struct bb_variants *v, const struct entry *plain, int i, 
     else if (v->session->world.size == 1)
         e->reason = "one rank: NCCL only copies memory";
     else if (v->session->shared_gpu)
-        e->reason = "ranks share a GPU";
+        e->reason = bb_session_sharing(v->session);
     else if (v->kind[i]->replaces_kernel && plain->alone.seen.choice.kind == BB_CHOICE_NONE)
         e->reason = "unknown what NCCL ran, it does not report its choice";
     else if (v->kind[i]->cta_policy == 2 && !other && !ran->copies && v->session->nccl_runtime >= REPORTED_SINCE)

@@ -16,8 +16,9 @@ enum { BB_VISIBLE_MAX = 64, BB_UUID_BYTES = 16 };
  * struct by value. */
 struct bb_visible {
     int n;
-    bool hides_all;  /* CUDA_VISIBLE_DEVICES lists no GPU */
-    bool has_driver; /* NVIDIA's driver library is installed, so that GPUs are expected */
+    bool has_instances; /* MIG instances, of which CUDA shows a process one */
+    bool hides_all;     /* CUDA_VISIBLE_DEVICES lists no GPU */
+    bool has_driver;    /* NVIDIA's driver library is installed, so that GPUs are expected */
     unsigned char uuid[BB_VISIBLE_MAX][BB_UUID_BYTES];
 };
 

@@ -17,18 +17,20 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Reads the UUID from the driver if possible, because the runtime's properties may contain the UUID of the whole GPU
- * instead of the MIG instance. */
-static void read_uuid(int ordinal, const struct cudaDeviceProp *prop, unsigned char uuid[BB_UUID_BYTES])
+/* Reads the UUID from the driver if possible, because the runtime's properties contain the UUID of the whole GPU instead
+ * of the MIG instance. Returns whether both differ: the device is a MIG instance. */
+static bool read_uuid(int ordinal, const struct cudaDeviceProp *prop, unsigned char uuid[BB_UUID_BYTES])
 {
     if (!bb_driver_uuid(ordinal, uuid))
         memcpy(uuid, prop->uuid.bytes, BB_UUID_BYTES);
+    return memcmp(uuid, prop->uuid.bytes, BB_UUID_BYTES) != 0;
 }
 
-static void format_uuid(const unsigned char b[16], char text[BB_UUID_TEXT])
+static void format_uuid(bool is_instance, const unsigned char b[16], char text[BB_UUID_TEXT])
 {
-    snprintf(text, BB_UUID_TEXT, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],
-             b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+    snprintf(text, BB_UUID_TEXT, "%s-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
+             is_instance ? "MIG" : "GPU", b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11],
+             b[12], b[13], b[14], b[15]);
 }
 
 int bb_device_use(int ordinal, struct bb_device_info *info)
@@ -47,8 +49,8 @@ int bb_device_use(int ordinal, struct bb_device_info *info)
     snprintf(info->name, sizeof info->name, "%.*s", (int)sizeof info->name - 1, prop.name);
     snprintf(info->pci, sizeof info->pci, "%04x:%02x:%02x.0", prop.pciDomainID & 0xffff, prop.pciBusID & 0xff,
              prop.pciDeviceID & 0xff);
-    read_uuid(ordinal, &prop, uuid);
-    format_uuid(uuid, info->uuid);
+    info->is_instance = read_uuid(ordinal, &prop, uuid);
+    format_uuid(info->is_instance, uuid, info->uuid);
     info->emulated = strncmp(info->name, "Emulated GPU", strlen("Emulated GPU")) == 0;
     info->virtual_time = info->emulated && !(emu_time && strcmp(emu_time, "real") == 0);
     if (cudaDeviceGetAttribute(&info->clock_khz, cudaDevAttrClockRate, ordinal) != cudaSuccess) {
@@ -129,7 +131,7 @@ static int list_visible(struct bb_visible *visible, char absent[BB_ABSENT_TEXT])
     visible->n = count < BB_VISIBLE_MAX ? count : BB_VISIBLE_MAX;
     for (int i = 0; i < visible->n; i++) {
         TRY(BB_CUDA(cudaGetDeviceProperties(&prop, i)));
-        read_uuid(i, &prop, visible->uuid[i]);
+        visible->has_instances |= read_uuid(i, &prop, visible->uuid[i]);
     }
     find_absent(strstr(prop.name, " MIG ") ? NULL : listed, count,
                 absent); /* CUDA shows one MIG instance of those listed */
@@ -198,6 +200,17 @@ static bool may_hide_gpus(int n)
     return may_hide;
 }
 
+/* Reports that ranks would share a MIG instance, of which CUDA shows a process one, with the line that gives each rank its own. */
+static int report_instance(const struct bb_world *w, const struct bb_assigned *assigned, int count, const char *uuid)
+{
+    return bb_err(BB_EUSAGE,
+                  "%d ranks on this host, but CUDA shows them only %d MIG instance%s: ranks %d and %d would share %s; "
+                  "try: sh -c 'CUDA_VISIBLE_DEVICES=$(nvidia-smi -L | grep -o \"MIG-[^)]*\" | sed -n "
+                  "$((${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:-$SLURM_LOCALID}} + 1))p) "
+                  "exec \"$0\" \"$@\"' busbar COMMAND",
+                  w->local_size, count, bb_plural(count), assigned->owner, assigned->unassigned, uuid);
+}
+
 /* Reports that a rank could not be assigned a GPU. Returns the error code on all ranks; only the rank without a GPU
  * prints the error. */
 static int report_unassigned(const struct bb_world *w, const struct bb_visible *all, int first,
@@ -219,8 +232,10 @@ static int report_unassigned(const struct bb_world *w, const struct bb_visible *
     if (first > 0)
         return bb_err(code, "%d ranks on this host need GPUs %d to %d, but the host has only GPUs 0 to %d",
                       w->local_size, first, first + w->local_size - 1, seen - 1);
-    format_uuid(all[unassigned].uuid[0], uuid);
+    format_uuid(all[unassigned].has_instances, all[unassigned].uuid[0], uuid);
     count = count_gpus(w, all);
+    if (count < w->local_size && all[unassigned].has_instances)
+        return report_instance(w, assigned, count, uuid);
     if (count < w->local_size)
         return bb_err(code,
                       "%d ranks on this host but only %d GPU%s: ranks %d and %d would share %s; start at most %d per "

@@ -14,7 +14,8 @@
 enum { BB_UUID_TEXT = 48, BB_ABSENT_TEXT = 64 };
 struct bb_device_info {
     char name[128];
-    char uuid[BB_UUID_TEXT]; /* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx" */
+    char uuid[BB_UUID_TEXT]; /* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"; of a MIG instance "MIG-xxxxxxxx-..." */
+    bool is_instance;        /* a MIG instance */
     char pci[16];            /* "0000:1b:00.0" */
     int ordinal;             /* CUDA device number on this rank */
     int node_gpus; /* number of GPUs that CUDA shows to the ranks of the node; 0: unknown, because CUDA_VISIBLE_DEVICES or

@@ -1,6 +1,8 @@
 """Assignment of GPUs to ranks: each rank sees all GPUs, one GPU or some GPUs, and two ranks must not share a GPU without --share-gpu."""
 import json
+import os
 import re
+import shlex
 
 import pytest
 from test_real_nccl import nccl_header
@@ -117,6 +119,25 @@ def test_mig_instances_of_one_gpu_count_as_shared_gpu(busbar, tmp_path):
     assert len({device["uuid"] for device in run["devices"]}) == 2 and run["shared_gpu"] is True
 
 
+def test_advice_gives_each_rank_a_mig_instance(busbar, tmp_path):
+    """CUDA shows each process one instance. The advice reads the list of nvidia-smi."""
+    (gpu,) = uuids_of(busbar, 1)
+    env = {"EMU_MIG": "2", "EMU_DEVICES": "1", "EMU_DATA": "off"}
+    done = busbar.run("bench", "compute", "gemm", "--size", "4K", "-n", 1, "--json", tmp_path / "r.json", ranks=2, env=env)
+    shell = re.search(r"would share (MIG-[0-9a-f-]{36}); try: (sh -c '.*') busbar COMMAND\n", done.stderr)
+    assert done.returncode == 2 and shell and "2 ranks on this host, but CUDA shows them only 1 MIG instance: " in done.stderr, done.stderr
+    other = busbar.json("bench", "compute", "gemm", "--size", "4K", "-n", 1, env={**env, "CUDA_VISIBLE_DEVICES": f"MIG-{gpu}/2/0"}, tmp_path=tmp_path)
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho 'GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-0)'\n" + "".join(
+        f"echo '  MIG 3g.40gb     Device  {i}: (UUID: {uuid})'\n" for i, uuid in enumerate((shell[1], other["devices"][0]["uuid"]))))
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    program = [*shlex.split(shell[2]), busbar.build / "busbar-emulated", "bench", "compute", "gemm", "--size", "4K", "-n", 1, "--max-slow", 0, "--json", tmp_path / "r.json"]
+    done = busbar.run_program(busbar.mpirun, "-n", 2, *program, env={**env, "PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    run = json.loads((tmp_path / "r.json").read_text())
+    assert len({device["uuid"] for device in run["devices"]}) == 2 and run["shared_gpu"] is True and done.returncode == 5
+    assert "--max-slow cannot be checked: ranks have MIG instances of one GPU\n" in done.stderr, done.stderr
+    assert "\n# ranks have MIG instances of one GPU, with SMs and memory of their own: " in done.stdout and "meaningless" not in done.stdout
+
+
 def test_mig_instances_of_two_gpus_do_not_share_one(busbar, tmp_path):
     """Their results are compared. busbar made NCCL use sockets between them, which are slower than NVLink."""
     path, (first, second) = tmp_path / "r.json", uuids_of(busbar, 2)
@@ -126,7 +147,7 @@ def test_mig_instances_of_two_gpus_do_not_share_one(busbar, tmp_path):
     expect = f"all_reduce -b 16M -e 16M -n 2 --repeats 2 --expect auto --min-of-expected 80% --json {path}"
     done = busbar.run_program(busbar.mpirun, "-n", 2, "sh", "-c", f"{program} {expect}", env=env)
     run = json.loads(path.read_text())
-    assert done.returncode == 5 and run["shared_gpu"] is False and "share a GPU:" not in done.stdout + done.stderr, done.stdout + done.stderr
+    assert done.returncode == 5 and run["shared_gpu"] is False and "of one GPU" not in done.stdout + done.stderr, done.stdout + done.stderr
     assert run["expected"]["results"] == 2 and " of the expected bus bandwidth (median of 2 results" in done.stdout
     assert re.search(r"; restricted by \$NCCL_PROTO=Simple, .* \(set by busbar, unless set before, for ranks that share a GPU or use MIG instances\)\n", done.stderr)
     done = busbar.run_program(busbar.mpirun, "-n", 2, "sh", "-c", f"{program} p2p -n 2 --repeats 2 --max-slow 0", env=env)
@@ -134,7 +155,11 @@ def test_mig_instances_of_two_gpus_do_not_share_one(busbar, tmp_path):
     visible = f"CUDA_VISIBLE_DEVICES=MIG-{first}/$(({LOCAL} + 1))/0"
     done = busbar.run_program(busbar.mpirun, "-n", 2, "sh", "-c", f"{visible} exec {busbar.build}/busbar-emulated bench {expect}", env=env)  # of one GPU
     assert done.returncode == 5 and "cannot check the bus bandwidth (--min-of-expected, " in done.stderr
-    assert re.search(r": not judged, because ranks share a GPU, required \d+\.?\d*: FAILED\n", done.stdout) and ": not compared, because ranks share a GPU\n" in done.stdout
+    assert re.search(r": not judged, because ranks have MIG instances of one GPU, required \d+\.?\d*: FAILED\n", done.stdout), done.stdout
+    assert ": not compared, because ranks have MIG instances of one GPU\n" in done.stdout
+    run = json.loads(path.read_text())
+    assert run["mig"] is True and {row["expected_busbw_gbps"] for row in run["results"]} == {None}  # not compared
+    assert not re.search(r"^ +16777216 .*%$", done.stdout, re.M), done.stdout
     assert "below in" not in done.stdout
 
 

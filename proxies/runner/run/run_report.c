@@ -282,7 +282,7 @@ static void print_machine(const struct bb_run_report *r, FILE *out)
     if (r->session->devices[0].emulated)
         bb_print_emulated_note(out, "", " (except host issue, measured on this machine)");
     if (r->session->shared_gpu)
-        fprintf(out, "# several ranks share one GPU: times are meaningless for a machine with one GPU per rank\n");
+        fprintf(out, "# %s\n", bb_session_sharing_note(r->session));
 }
 
 static void print_job(const struct bb_run_report *r, FILE *out)

@@ -224,6 +224,7 @@ static const struct bb_opts set = {
         "With a COLLECTIVE (`busbar list collectives`, or all): predicts the table that `busbar bench` prints.\n"
         "Command lines of Megatron-LM, DeepSpeed, torchtitan and Hugging Face are translated: busbar plan torchrun "
         "...\n"
+        "(in a launch script, replace torchrun by busbar plan torchrun, and run the script)\n"
         "plan compute --cluster NAME|FILE predicts kernels: GEMMs, attention, memory-bound kernels (plan compute "
         "--help).\n"
         "If your training step takes longer than predicted: fit a profile to your cluster (busbar calibrate), time the "

@@ -45,6 +45,10 @@ struct line {
     struct note *notes;
     size_t n_items, n_fragments, n_notes;
     json_t *model;        /* the file for --model; NULL: the line has a model, or no shape of one */
+    json_t *config;       /* DeepSpeed's file; NULL: none, or not readable */
+    char **words;         /* the arguments, after those of DeepSpeed's file */
+    size_t n_config;      /* words of DeepSpeed's file */
+    const char *unread;   /* a file whose values the command lacks; NULL: none */
     const char *launcher; /* whose options are read: "srun"; NULL: none */
     const char *program;  /* what to type instead of the line's programs (bb_opts.programs); NULL: none */
     bool has_subject;     /* the line has a name of bb_opts.find_subject */
@@ -143,7 +147,7 @@ static void read_program(struct line *l, const char *word)
         return;
     l->is_launched |= is_script || (row && row->values);
     l->launcher = is_script ? NULL : row && row->values ? bb_base_name(word) : l->launcher;
-    if (row)
+    if (row && row->ours)
         l->program = row->text;
     else if (is_script && !l->program && (row = find_program(l->set, "python")))
         l->program = row->text;
@@ -229,6 +233,63 @@ static void read_line(struct line *l, char **argv)
         for (int i = *item->name ? 2 : 0; i < item->n_words && !item->opt; i++)
             read_program(l, word[i]);
     }
+}
+
+/* Keys of DeepSpeed's file ("DeepSpeed Configuration JSON" of its documentation), and an option with the same meaning. */
+static const struct {
+    const char *path[4], *option;
+} deepspeed_keys[] = {
+    {{"zero_optimization", "stage"}, "zero-stage"},
+    {{"zero_optimization", "zero_hpz_partition_size"}, "zero-hpz-partition-size"},
+    {{"zero_optimization", "offload_optimizer", "device"}, "offload-optimizer"},
+    {{"zero_optimization", "offload_param", "device"}, "offload-param"},
+    {{"train_batch_size"}, "train-batch-size"},
+    {{"train_micro_batch_size_per_gpu"}, "train-micro-batch-size-per-gpu"},
+    {{"gradient_accumulation_steps"}, "gradient-accumulation-steps"},
+    {{"bf16", "enabled"}, "bf16"},
+    {{"fp16", "enabled"}, "fp16"},
+    {{"optimizer", "type"}, "optim"},
+};
+
+/* Returns the words of a key: 1, or 0 without a value, or with one that the program sets ("auto"). */
+static size_t read_key(const json_t *config, size_t key, char **word)
+{
+    const json_t *value = config;
+    const char *option = deepspeed_keys[key].option;
+
+    for (const char *const *name = deepspeed_keys[key].path; *name; name++)
+        value = json_object_get(value, *name);
+    if (json_is_integer(value))
+        *word = bb_format("--%s=%" JSON_INTEGER_FORMAT, option, json_integer_value(value));
+    else if (json_is_string(value) && strcmp(json_string_value(value), "auto") != 0 &&
+             strcmp(json_string_value(value), "none") != 0)
+        *word = bb_format("--%s=%s", option, json_string_value(value));
+    else if (json_is_true(value))
+        *word = bb_format("--%s", option);
+    else
+        return 0;
+    return 1;
+}
+
+/* Sets l->words: the values of DeepSpeed's file before the options of the line, which replace them. */
+static void read_config(struct line *l, char **argv)
+{
+    static const struct bb_foreign_name names[] = {{.name = "deepspeed deepspeed-config"}, {.name = NULL}};
+    const size_t most = sizeof(deepspeed_keys) / sizeof(*deepspeed_keys);
+    size_t n = 0;
+
+    for (; argv[n]; n++) {
+        const char *equals = strchr(argv[n], '='), *path = equals ? equals + 1 : argv[n + 1];
+
+        if (l->set->programs && !l->config && path && bb_begins_with(argv[n], "--") &&
+            bb_foreign_find(names, argv[n] + 2, strcspn(argv[n] + 2, "=")))
+            l->config = json_load_file(path, 0, NULL);
+    }
+    BB_NEW(l->words, n + most + 1);
+    l->words[0] = argv[0];
+    for (size_t i = 0; i < most && l->config; i++)
+        l->n_config += read_key(l->config, i, &l->words[1 + l->n_config]);
+    memcpy(l->words + 1 + l->n_config, argv + 1, n * sizeof(*argv)); /* with the NULL */
 }
 
 /* Returns the first item of one of the names, separated by blanks; NULL: none. */
@@ -339,7 +400,7 @@ static char *quoted(const char *word)
 /* ---- options that depend on others ---- */
 
 #define CONFIG_FILE                                                                                                    \
-    "the file is not read; give its values: --zero-stage 3 --train-micro-batch-size-per-gpu 1 "                        \
+    "the file is not readable; give its values, for example: --zero-stage 3 --train-micro-batch-size-per-gpu 1 "       \
     "--gradient-accumulation-steps 8"
 
 /* Returns the number at the begin of a text, at most 2^20 in magnitude, so that products of two fit in long; 0: NULL, or no number. */
@@ -596,18 +657,28 @@ static bool translate_dispatcher(struct line *l, const struct item *item)
     return true;
 }
 
-/* DeepSpeed's switch, or Hugging Face's option with a file. */
+/* DeepSpeed's switch or file; Hugging Face's switch has the file as its value. */
 static bool translate_deepspeed(struct line *l, const struct item *item)
 {
     static const char stages[] = "zero zero-stage stage deepspeed-stage zero-optimization dp-sync";
+    const bool has_stage = find_item(l, stages);
 
+    if (item->value && !l->config)
+        l->unread = item->value;
     if (item->value)
-        add_note(l, "left out", item, CONFIG_FILE);
+        add_note(l, "left out", item,
+                 l->config ? "the command has the file's ZeRO stage, batch, precision and optimizer" : CONFIG_FILE);
+    else if (has_stage)
+        add_note(l, "left out", item, "the ZeRO stage is --dp-sync");
     else if (find_item(l, "deepspeed-config"))
         add_note(l, "left out", item, "in the file");
-    else if (find_item(l, stages))
-        add_note(l, "left out", item, "the ZeRO stage is --dp-sync");
-    return item->value || find_item(l, "deepspeed-config") || find_item(l, stages);
+    return item->value || has_stage || find_item(l, "deepspeed-config");
+}
+
+static bool translate_file(struct line *l, const struct item *item)
+{
+    l->unread = item->value;
+    return false;
 }
 
 /* The vocabulary of a model without --vocab-size is that of the tokenizer. */
@@ -713,7 +784,8 @@ static const struct {
     {"recompute-num-layers activations-checkpoint-num-layers", translate_recompute_layers},
     {"recompute-method activations-checkpoint-method", translate_recompute_method},
     {"moe-token-dispatcher-type", translate_dispatcher},
-    {"deepspeed", translate_deepspeed},
+    {"deepspeed deepspeed-config", translate_deepspeed},
+    {"config-file", translate_file},
     {"tokenizer-type tokenizer-model vocab-file merge-file", translate_tokenizer},
     {"train-samples max-samples num-samples train-iters iters steps max-steps num-steps train-steps iterations "
      "num-iters niters",
@@ -993,6 +1065,27 @@ static void add_ranks_of_node(struct line *l)
     add_note(l, "added", NULL, "--ranks: torchrun starts one node without --nnodes");
 }
 
+/* The global batch size determines the micro-batches, or with them the size of one. */
+static void remove_micro_batches(struct line *l)
+{
+    const struct item *item = find_item(l, "gradient-accumulation-steps");
+    const long global = read_number(translated_value(l, "--global-batch-size")), dp = data_parallel_size(l),
+               n = read_number(translated_value(l, "--micro-batches"));
+    char *text;
+
+    if (global < 1 || n < 1 || !item)
+        return;
+    for (size_t i = 0; i < l->n_fragments; i++)
+        if (strcmp(l->fragments[i].option, "--micro-batches") == 0)
+            *l->fragments[i].text = '\0';
+    add_note(l, "left out", item, "--global-batch-size determines the number of micro-batches");
+    if (*translated_value(l, "--micro-batch-size") || dp < 1 || global % (dp * n))
+        return;
+    text = bb_format("--micro-batch-size %ld", global / (dp * n));
+    add_options(l, text, COMPANION);
+    free(text);
+}
+
 /* Removes --fp8-param-gather from a line whose parameters are not sharded. */
 static void remove_gather(struct line *l)
 {
@@ -1215,6 +1308,7 @@ static void translate_line(struct line *l)
     add_loss(l);
     add_ranks_of_node(l);
     add_software(l, has_cluster);
+    remove_micro_batches(l);
     remove_gather(l);
 }
 
@@ -1241,11 +1335,12 @@ static int print_line(const struct line *l, const char *command)
         if (*l->fragments[i].text && !is_replaced(l, i))
             fprintf(line, " %s", l->fragments[i].text);
     bb_close_text(line, &text);
-    rc = bb_err(BB_EUSAGE, "options of another tool; try: busbar %s%s%s", command, text,
-                l->model ? " --model config.json" : "");
+    rc = bb_err(BB_EUSAGE, "options of another tool%s%s%s; try: busbar %s%s%s",
+                l->unread ? "; the command lacks those in " : "", l->unread ? l->unread : "",
+                l->unread ? ", which is not read" : "", command, text, l->model ? " --model model.json" : "");
     if (l->model && !bb_err_is_mute()) {
         model = json_dumps(l->model, JSON_PRESERVE_ORDER);
-        fprintf(stderr, "  the model is a file, config.json: %s\n", model);
+        fprintf(stderr, "  first write the model's file: echo '%s' >model.json\n", model);
         free(model);
     }
     print_notes(l);
@@ -1263,9 +1358,13 @@ static void free_line(struct line *l)
         free(l->notes[i].names);
         free(l->notes[i].reason);
     }
+    for (size_t i = 0; i < l->n_config; i++)
+        free(l->words[1 + i]);
+    free(l->words);
     free(l->fragments);
     free(l->notes);
     free(l->items);
+    json_decref(l->config);
     json_decref(l->model);
 }
 
@@ -1274,7 +1373,8 @@ int bb_opts_reject_foreign_line(const struct bb_opts *set, char **argv)
     struct line l = {.set = set};
     int n = 0, rc = 0;
 
-    read_line(&l, argv);
+    read_config(&l, argv);
+    read_line(&l, l.words);
     for (size_t i = 0; i < l.n_items; i++) {
         const struct item *item = &l.items[i];
         const bool is_chunk = item->row && item->row->values && strcmp(item->row->values, "layers") == 0;

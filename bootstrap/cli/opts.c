@@ -691,17 +691,39 @@ static int check_files(const struct bb_opts *set, const void *cfg, const struct 
     return check.rc;
 }
 
+/* Finds the subject of the proxy that replaces a program of another tool, and prints how its options are translated. name:
+ * out: the subject's name. Returns whether argv[1] is such a program. */
+static bool find_program_help(const struct bb_opts *set, char **argv, char name[64], FILE *out)
+{
+    const char *base = bb_base_name(argv[1]);
+    const struct bb_foreign_name *row = set->programs ? bb_foreign_find(set->programs, base, strcspn(base, ".")) : NULL;
+
+    if (row && row->values)
+        fprintf(
+            out,
+            "busbar %s %s and the rest of a command line of Megatron-LM, DeepSpeed, torchtitan or Hugging Face\n"
+            "prints the command with busbar's options and the reason for each option that is left out. In a launch\n"
+            "script, replace %s by busbar %s %s, and run the script.\n\n",
+            argv[0], base, base, argv[0], base);
+    snprintf(name, 64, "%.*s", row ? (int)strcspn(row->text, " ") : 0, row ? row->text : "");
+    return row;
+}
+
 /* Prints the help about the first argument that names a subject, or about the command. Returns BB_OPTS_HELP, or
  * -BB_EUSAGE if the first argument is a name that is unknown. */
 static int print_help(const struct bb_opts *set, int argc, char **argv, FILE *out)
 {
     struct bb_opt_subject subject;
     bool found = false;
+    char name[64];
 
     for (int i = 1; i < argc && set->find_subject && !found; i++)
         found = set->find_subject(argv[i], &subject);
-    if (set->find_subject && set->choice_at && !found && argc > 1 && argv[1][0] != '-')
-        return bb_reject_unknown_at("name", argv[1], set->choice_at);
+    if (set->find_subject && set->choice_at && !found && argc > 1 && argv[1][0] != '-') {
+        if (!find_program_help(set, argv, name, out))
+            return bb_reject_unknown_at("name", argv[1], set->choice_at);
+        found = set->find_subject(name, &subject);
+    }
     bb_opts_help(set, found ? &subject : NULL, out);
     return BB_OPTS_HELP;
 }

@@ -2,6 +2,7 @@
 import json
 import re
 import shlex
+import subprocess
 
 import pytest
 from conftest import ROOT
@@ -106,7 +107,9 @@ def translated(busbar, *words):
     done = busbar.run(*words, emulated=False)
     first, *notes = [line for line in done.stderr.splitlines() if not line.startswith("  with --cluster: ")]
     assert done.returncode == 2 and done.stdout == ""
-    return re.fullmatch("busbar: options of another tool; try: busbar (.*)", first)[1], [tuple(note.strip().split(": ", 1)) for note in notes]
+    notes = [("model.json", model[1]) if (model := re.fullmatch("  first write the model's file: echo '({.*})' >model.json", note)) else
+             tuple(note.strip().split(": ", 1)) for note in notes]
+    return re.fullmatch(r"busbar: options of another tool(?:; the command lacks those in \S+, which is not read)?; try: busbar (.*)", first)[1], notes
 
 
 UNFUSED = ("added", "--loss unfused: Megatron-LM fuses the loss only with --cross-entropy-loss-fusion")
@@ -141,8 +144,8 @@ def framework(busbar, typed, tmp_path):
         command = done.stderr.splitlines()[0].split("; try: busbar ")[1]
         for note in re.findall("  with --cluster: (--software .*)", done.stderr):
             command += f" {note}"
-        if model := re.search("(config.json): ({.*})", done.stderr):
-            (tmp_path / model[1]).write_text(model[2])
+        if model := re.search("  first write the model's file: (.*)", done.stderr):
+            subprocess.run(["sh", "-c", model[1]], cwd=tmp_path, check=True)
         command += "" if " --cluster" in command else " --cluster h100-sxm-ib"
         plan = busbar.run(*shlex.split(command), "--json", "-", "--quiet", emulated=False, cwd=tmp_path)
         assert plan.returncode == 0, (command, plan.stderr)
@@ -253,9 +256,9 @@ def test_each_model_option_of_megatron_is_a_key_of_the_file(busbar, tmp_path, ty
     a multiple of 128 tp. What is proposed works when typed."""
     line, notes = translated(busbar, "plan", "transformer", *GPT.split(), "--ranks", 8, *typed.split())
     model = json.loads(notes[0][1])
-    assert notes[0][0] == "the model is a file, config.json" and notes[1:] == [NO_OVERLAP, UNFUSED]
+    assert notes[0][0] == "model.json" and notes[1:] == [NO_OVERLAP, UNFUSED]
     assert model == {**model, **keys, "model_type": "megatron_gpt", "num_hidden_layers": 4, "hidden_size": 512, "num_attention_heads": 8}
-    (tmp_path / "config.json").write_text(notes[0][1])
+    (tmp_path / "model.json").write_text(notes[0][1])
     run = busbar.run(*line.split(), cwd=tmp_path, emulated=False)
     assert f" {4 * (12 * 512 ** 2 + 13 * 512 + of_layer) + 2 * 512 + (50304 + 1024) * 512 + outside:,} parameters" in run.stdout and not run.stderr
 
@@ -306,7 +309,7 @@ def test_options_of_a_published_model_have_its_parameters(busbar, tmp_path, mode
     typed, parameters = PUBLISHED[model]
     line, notes = translated(busbar, "plan", "transformer", *typed.split(), *FEATHER.split(), "--untie-embeddings-and-output-weights", "--position-embedding-type",
                              "rope", "--ranks", 8)
-    (tmp_path / "config.json").write_text(notes[0][1])
+    (tmp_path / "model.json").write_text(notes[0][1])
     assert f" {parameters:,} parameters" in busbar.run(*line.split(), cwd=tmp_path, emulated=False).stdout
 
 
@@ -330,7 +333,7 @@ def test_the_shape_of_a_model_of_another_tool_becomes_a_file(busbar, tmp_path, e
     line, notes = translated(busbar, "plan", "transformer", *"--n-layers 32 --dim 4096 --n-heads 32 --n-kv-heads 8 --intermediate-size 14336 --vocab-size 32000 --ranks 8".split(),
                              *experts.split())
     assert "--no-overlap" not in line and len(notes) == 1 and json.loads(notes[0][1])["model_type"] == kind
-    (tmp_path / "config.json").write_text(notes[0][1])
+    (tmp_path / "model.json").write_text(notes[0][1])
     mlp = 3 * 4096 * 14336
     parameters = 32 * (2 * 4096 * (4096 + 1024) + (8 * (mlp + 4096) if experts else mlp) + 2 * 4096) + 2 * 32000 * 4096 + 4096
     assert f" {parameters:,} parameters" in busbar.run(*line.split(), cwd=tmp_path, emulated=False).stdout
@@ -418,7 +421,7 @@ ONE_GPU = """--num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-l
                                                  ("", "--cross-entropy-loss-fusion --cross-entropy-fusion-impl te", " --loss fused --no-overlap --software megatron")])
 def test_any_option_that_only_megatron_has_marks_its_script(busbar, removed, typed, added):
     line, _ = translated(busbar, "plan", "transformer", *ONE_GPU.replace(removed, "").split(), *typed.split())
-    assert re.sub(" --model config.json| --tokens [0-9]+", "", line).endswith(f"--ranks 1{added}")
+    assert re.sub(" --model model.json| --tokens [0-9]+", "", line).endswith(f"--ranks 1{added}")
 
 
 SCRIPTS = {  # options of public launch scripts; the checkpoint and data options are a selection
@@ -454,8 +457,8 @@ def test_launch_scripts_become_a_command_that_runs(busbar, tmp_path, script):
     """Each option of the script is in the command, or in one note with its reason."""
     words = SCRIPTS[script].split()
     line, notes = translated(busbar, "plan", "transformer", *words)
-    if notes[0][0] == "the model is a file, config.json":
-        (tmp_path / "config.json").write_text(notes.pop(0)[1])
+    if notes[0][0] == "model.json":
+        (tmp_path / "model.json").write_text(notes.pop(0)[1])
     done = busbar.run(*shlex.split(line), emulated=False, cwd=tmp_path)
     assert done.returncode == 0 and "parameters" in done.stdout, (line, done.stderr)
     options = re.findall(r" (--[\w-]+)", line)
@@ -483,7 +486,7 @@ def test_options_that_read_a_trace_name_what_is_written(busbar, option):
      ("left out", "--float8.enable_fsdp_float8_all_gather: parameters are gathered only with --dp-sync zero3, hsdp or distributed")),
     ("--float8.enable_fsdp_float8_all_gather", "--model llama3_8b --fp8-param-gather --fp8 --cluster h100-sxm-ib --dp-sync zero3 --software torch", ADDED_FSDP),
     ("--job.config_file tt.toml", "--model llama3_8b --cluster h100-sxm-ib --dp-sync zero3 --software torch",
-     ("left out", "--job.config_file: the file is not read; give its values: --model.name llama3 --model.flavor 8B --training.seq_len 8192 "
+     ("left out", "--job.config_file: the file is not read; give its values, for example: --model.name llama3 --model.flavor 8B --training.seq_len 8192 "
                   "--training.local_batch_size 1 --parallelism.tensor_parallel_degree 8")),
     ("--model.flavor 0.6B --model.name qwen3", "--cluster h100-sxm-ib --dp-sync zero3 --software torch",
      ("by hand", "--model.flavor --model.name: busbar list models has no qwen3_0_6b; give --model config.json"))])
@@ -571,8 +574,8 @@ def test_launcher_and_script_become_the_proxy(busbar, tmp_path, typed, begin, mi
     """The proposed command runs, or lacks only what the line lacks."""
     line, notes = translated(busbar, "plan", *typed.split())
     assert f"{line} ".startswith(f"plan {begin} ") and not any("busbar bench" in text for _, text in notes), (line, notes)
-    if notes and notes[0][0].startswith("the model is a file"):
-        (tmp_path / "config.json").write_text(notes[0][1])
+    if notes and notes[0][0] == "model.json":
+        (tmp_path / "model.json").write_text(notes[0][1])
     done = busbar.run(*shlex.split(line), emulated=False, cwd=tmp_path)
     assert missing in done.stderr if missing else done.returncode == 0, done.stderr
 
@@ -581,6 +584,51 @@ def test_launcher_and_script_become_the_proxy(busbar, tmp_path, typed, begin, mi
                                     split save-interval weight-decay""".split())
 def test_options_without_influence_are_left_out(busbar, name):
     assert refusal(busbar, "transformer", "--seq-length", 4096, f"--{name}", 8192).endswith("; leave it out")
+
+
+def test_a_launch_script_runs_with_the_translation(busbar, tmp_path):
+    """A script is not read. With the replaced word, it prints the translated command of its torchrun."""
+    for words in ("bash pretrain.sh", "./pretrain.sh", "sh pretrain.sh"):
+        assert refusal(busbar, *words.split()).endswith(": a script is not read; in it, replace torchrun by busbar plan torchrun, and run it")
+    (tmp_path / "pretrain.sh").write_text('ARGS="--nproc-per-node 8"\nbusbar plan torchrun $ARGS pretrain_gpt.py --tensor-model-parallel-size 8 --model llama3_8b --bf16\n'.replace("busbar", str(busbar.build / "busbar"), 1))
+    done = subprocess.run(["sh", "pretrain.sh"], cwd=tmp_path, capture_output=True, text=True)
+    assert "try: busbar plan transformer --gpus-per-node 8 --tp 8 --model llama3_8b --dtype bfloat16" in done.stderr
+
+
+@pytest.mark.parametrize("program,launches", [("torchrun", True), ("deepspeed", True), ("megatron", False)])
+def test_help_of_a_launcher_is_that_of_its_proxy(busbar, program, launches):
+    done = busbar.run("plan", program, "--help", emulated=False)
+    assert done.returncode == 0 and "busbar plan transformer" in done.stdout and (f"replace {program} by busbar plan {program}" in done.stdout) == launches
+    assert "replace torchrun by busbar plan torchrun" in busbar.run("plan", "--help", emulated=False).stdout
+
+
+FILE = {"zero_optimization": {"stage": 3, "overlap_comm": True}, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4, "bf16": {"enabled": True},
+        "optimizer": {"type": "AdamW"}, "gradient_clipping": 1.0}
+
+
+@pytest.mark.parametrize("keys,typed,ours", [  # keys of the file, options of the line, options of the command on 16 ranks
+    ({}, "", "--dp-sync zero3 --micro-batch-size 2 --micro-batches 4 --dtype bfloat16 --optimizer adam"), ({}, "--per_device_train_batch_size 1", "--micro-batch-size 1 --micro-batches 4"),
+    ({"train_batch_size": 128}, "", "--global-batch-size 128 --micro-batch-size 2"),
+    ({"train_batch_size": 128, "train_micro_batch_size_per_gpu": "auto"}, "", "--global-batch-size 128 --micro-batch-size 2"),
+    ({"zero_optimization": {"stage": 1}, "bf16": {"enabled": False}, "fp16": {"enabled": True}}, "", "--dp-sync zero1 --dtype half --micro-batches 4"),
+    ({"gradient_accumulation_steps": "auto", "optimizer": {"type": "SGD"}}, "", "--optimizer sgd --micro-batch-size 2")])
+@pytest.mark.parametrize("option", ["--deepspeed --deepspeed_config ds.json", "--deepspeed ds.json", "--deepspeed_config=ds.json"])
+def test_the_file_of_deepspeed_is_read(busbar, tmp_path, keys, typed, ours, option):
+    (tmp_path / "ds.json").write_text(json.dumps({**FILE, **keys}))
+    done = busbar.run("plan", *f"deepspeed --num_gpus 8 --num_nodes 2 train.py --model llama3_8b {option} {typed}".split(), emulated=False, cwd=tmp_path)
+    line = done.stderr.splitlines()[0].split("; try: busbar ")[1]
+    assert "not read" not in done.stderr and set(re.findall(r"--\S+ \S+", ours)) <= set(re.findall(r"--\S+ [^-]\S*", line)), done.stderr
+    assert ("--micro-batches" in line) == ("--micro-batches" in ours)
+    assert busbar.run(*line.split(), "--quiet", emulated=False).returncode == 0
+
+
+def test_a_file_that_is_not_read_is_named_before_the_command(busbar, tmp_path):
+    (tmp_path / "broken.json").write_text("{")
+    for words in ("deepspeed --num_gpus 8 train.py --bf16 --deepspeed_config FILE", "torchrun --nproc_per_node 8 train.py --training.seq_len 8192 --job.config_file FILE"):
+        for name in ("broken.json", "missing.json"):
+            done = busbar.run("plan", *words.replace("FILE", name).split(), "--model", "llama3_8b", emulated=False, cwd=tmp_path)
+            assert done.stderr.startswith(f"busbar: options of another tool; the command lacks those in {name}, which is not read; try: busbar plan ")
+            assert "give its values, for example: --" in done.stderr
 
 
 def test_values_are_converted(busbar):
@@ -658,7 +706,9 @@ def test_the_suggestion_has_the_number_of_the_user(busbar):
 def test_foreign_programs_are_answered(busbar):
     for names, ours, text in PROGRAMS:
         for name in names.split():
-            assert refusal(busbar, f"./{name}.py") == f"./{name}.py is {ours} here; try: {text}"
+            assert refusal(busbar, f"./{name}.py") == (f"./{name}.py is {ours} here; try: {text}" if ours else f"./{name}.py: {text}")
+        if not ours:
+            continue
         ranks = RANKS.get(text.split()[0], 8)
         done = busbar.run("plan", *text.split(), "--ranks", ranks, emulated=False)
         assert done.returncode == 0, (text, done.stderr)

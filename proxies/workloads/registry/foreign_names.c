@@ -141,7 +141,8 @@ const struct bb_foreign_name bb_foreign_options[] = {
      "activation-checkpointing remat",
      "--recompute full", "--recompute full", NULL},
     {"optim", "--optimizer", "--optimizer adam",
-     "adamw_torch=adam adamw_torch_fused=adam adamw_bnb_8bit=adam-8bit adamw_8bit=adam-8bit sgd=sgd"},
+     "adam=adam adamw=adam fusedadam=adam adamw_torch=adam adamw_torch_fused=adam adamw_bnb_8bit=adam-8bit "
+     "adamw_8bit=adam-8bit sgd=sgd"},
     {"use-distributed-optimizer", "--dp-sync distributed", "--dp-sync distributed", NULL},
     {"use-torch-fsdp2 use-megatron-fsdp use-custom-fsdp use-fsdp", "--dp-sync zero3 (data_parallel: --sync zero3)",
      "--dp-sync zero3", NULL},
@@ -201,14 +202,16 @@ const struct bb_foreign_name bb_foreign_options[] = {
     {"list-models", "busbar list models", "busbar list models", NULL},
     {"deepspeed", "--dp-sync zero1, zero2 or zero3", "--dp-sync zero3", NULL},
     {"deepspeed-config", NULL,
-     "the file is not read; give its values: --zero-stage 3 --train-micro-batch-size-per-gpu 1 "
+     "the file is not read; give its values, for example: --zero-stage 3 --train-micro-batch-size-per-gpu 1 "
      "--gradient-accumulation-steps 8",
      NULL},
     {"job.config-file", NULL,
-     "the file is not read; give its values: --model.name llama3 --model.flavor 8B --training.seq_len 8192 "
+     "the file is not read; give its values, for example: --model.name llama3 --model.flavor 8B --training.seq_len "
+     "8192 "
      "--training.local_batch_size 1 --parallelism.tensor_parallel_degree 8",
      NULL},
-    {"config-file", NULL, "the file is not read; give its values: --num-processes 8 --fsdp full_shard", NULL},
+    {"config-file", NULL, "the file is not read; give its values, for example: --num-processes 8 --fsdp full_shard",
+     NULL},
     {"offload cpu-offload offload-param enable-cpu-offload", NULL,
      "offload of parameters is not modelled; of the optimizer: --optimizer-cpu-offload", NULL},
     {"offload-optimizer zero-offload", NULL, "not modelled; similar: --optimizer-cpu-offload", NULL},
@@ -359,7 +362,8 @@ const struct bb_foreign_name bb_foreign_programs[] = {
     {"master gems-master", "gems MASTER", "gems MASTER", NULL},
     {"comm-opt", "gems comm-opt", "gems comm-opt", NULL},
     {"hybrid gems-hybrid", "gems Hybrid", "gems Hybrid", NULL},
-    {"torchrun python python3 accelerate srun mpirun mpiexec bash",
+    {"bash sh", NULL, "a script is not read; in it, replace torchrun by busbar plan torchrun, and run it", "launcher"},
+    {"torchrun python python3 accelerate srun mpirun mpiexec",
      "transformer (a model of Megatron-LM, DeepSpeed, torchtitan or Hugging Face)", "transformer --model llama3_8b",
      "launcher"},
     {"deepspeed", "transformer --dp-sync zero3", "transformer --model llama3_8b --dp-sync zero3", "launcher"},
@@ -382,8 +386,12 @@ const struct bb_foreign_name bb_foreign_programs[] = {
 
 int bb_reject_foreign_program(const char *word, const char *command)
 {
-    const char *base = bb_base_name(word);
-    const struct bb_foreign_name *row = bb_foreign_find(bb_foreign_programs, base, strcspn(base, "."));
+    const char *base = bb_base_name(word), *extension = strrchr(base, '.');
+    const bool is_script = extension && strcmp(extension, ".sh") == 0;
+    const struct bb_foreign_name *row = is_script ? bb_foreign_find(bb_foreign_programs, "sh", 2)
+                                                  : bb_foreign_find(bb_foreign_programs, base, strcspn(base, "."));
 
-    return row ? bb_err(BB_EUSAGE, "%s is %s here; try: %s%s", word, row->ours, command, row->text) : 0;
+    return !row        ? 0
+           : row->ours ? bb_err(BB_EUSAGE, "%s is %s here; try: %s%s", word, row->ours, command, row->text)
+                       : bb_err(BB_EUSAGE, "%s: %s", word, row->text);
 }

@@ -178,7 +178,7 @@ static const struct bb_field rate_fields[] = {
     {"images_per_s", "", " ", 0, 1, METRIC(rate)},
     {NULL, "", "", 0, 0, METRIC(unit)},
     {"images_per_s_per_rank", ", ", " per rank", 0, 1, METRIC(rank_rate)},
-    {"communication_share", "; exposed communication takes ", " of a full step", 0, 1, METRIC(comm_share),
+    {"communication_share", "; lost to communication: ", " of a full step", 0, 1, METRIC(comm_share),
      .form = BB_FORM_PERCENT},
     {0},
 };

@@ -109,7 +109,7 @@ out:
 
 const struct bb_proxy bb_scaling_proxy = {
     .name = "scaling",
-    .help = "scaling study: epochs of data-parallel training, images per second, efficiency",
+    .help = "scaling study: epochs of data-parallel training, images per second, efficiency of runs",
     .features = BB_FEATURE_MODEL | BB_FEATURE_LAYERS | BB_FEATURE_IMAGES | BB_FEATURE_NODES | BB_FEATURE_TIMED |
                 BB_FEATURE_GEMM | BB_FEATURE_TFLOPS | BB_FEATURE_SYNC | BB_FEATURE_SCALING,
     .compute = "timed",

@@ -129,7 +129,7 @@ def test_every_proxy_matches_its_plan(busbar, tmp_path, name, args, ranks):
 
 
 @pytest.mark.parametrize("line,compute,memory", [
-    ("gpt2_large 4 2 2", r"none \(--compute none\); try: transformer --model gpt2_large", "buffers of the proxy need .*: fits"),
+    ("gpt2_large 4 2 2", r"none \(--compute none\); try: transformer --model gpt2_large", r"buffers of the proxy \(not of training\) need .*: fits"),
     ("gpt2_large 4 2 2 --compute timed", r"at a fixed 119.8 TFLOP/s \(--tflops, default\), NOT at the rate of Emulated GPU; at its own rate: --compute gemm", ""),
     ("gpt2_large 4 2 2 --compute timed --forward-us 9", r"times as given \(--forward-us, --backward-us\)", ""),
     ("transformer --model llama3_8b --tflops 400", r"at a fixed 400.0 TFLOP/s \(--tflops\), NOT at the rate of Emulated GPU",
@@ -627,7 +627,7 @@ def test_plan_prints_bytes_of_memory_bound_kernels(busbar):
     assert re.search(r"compute +32 MiB moved +forward, halo pack\n", done.stdout)
     assert re.search(r"compute +67.5 MiB moved +optimizer, SGD, conv 4\n", done.stdout)
     assert "operands of real kernels 3.9 GiB" in done.stdout
-    assert "buffers of the proxy need 4 GiB of 79.1 GiB per GPU: fits" in done.stdout
+    assert "buffers of the proxy (not of training) need 4 GiB of 79.1 GiB per GPU: fits" in done.stdout
 
 
 @pytest.mark.parametrize("for_nccl, status", [(16, 2), (4 * 2 * 16, 0)])

@@ -208,7 +208,7 @@ void bb_forecast_memory_text(const struct bb_plan *plan, const struct bb_forecas
     char need[BB_BYTES_TEXT], have[BB_BYTES_TEXT];
     const double bytes = needed_bytes(plan);
     const bool trains = bb_step_training_bytes(plan->step) > 0;
-    int n = snprintf(text, size, "%s %s%s", trains ? "training needs" : "buffers of the proxy need",
+    int n = snprintf(text, size, "%s %s%s", trains ? "training needs" : "buffers of the proxy (not of training) need",
                      bb_format_bytes_beside((size_t)bytes, (size_t)f->gpu_bytes, need),
                      trains && plan->step->unfused_attention && !f->attention ? " (attention unfused)" : "");
 

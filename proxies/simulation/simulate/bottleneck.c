@@ -6,10 +6,6 @@
 
 #include <stdlib.h>
 
-/* A compute operation whose kernels wait for their launches for more than this part of its time is launch-bound: the
- * host determines when it ends, even if the kernels run for most of the time. */
-#define LAUNCH_SHARE 0.1
-
 #define TEXT(name, text, key) text,
 #define KEY(name, text, key)  key,
 const char *const bb_limit_names[BB_LIMITS] = {BB_EACH_LIMIT(TEXT)};
@@ -69,7 +65,8 @@ static void add_compute(const struct bb_sim *m, int rank, const struct bb_op *op
     const int64_t alone_ns = t->alone_end_ns - t->begin_ns,
                   launch_ns = alone_ns - bb_op_slowed_ns(bb_op_kernels_ns(m->cluster, op), slowdown);
 
-    out->ns[op->phase][launch_ns > LAUNCH_SHARE * alone_ns ? BB_LIMIT_LAUNCH : t->limit] += t->end_ns - t->begin_ns;
+    out->ns[op->phase][BB_LIMIT_LAUNCH] += launch_ns;
+    out->ns[op->phase][t->limit] += t->end_ns - t->begin_ns - launch_ns;
     out->compute_slowed_ns += t->end_ns - t->alone_end_ns;
     out->launch_ns += launch_ns;
 }

@@ -7,10 +7,10 @@
 
 /*
  * Time per training phase (enum bb_phase: forward, backward, ...) and per limiting resource, summed over the operations
- * of one rank. A compute operation counts with its full duration; it is launch-bound if its kernels wait for their
- * launches for more than 10 % of this time. A communication operation counts only with the time
- * during which no compute kernel runs on the rank; this time consists of waiting for the last rank to arrive and of the
- * data transfer.
+ * of one rank. Of a compute operation, the time for which its kernels wait for their launches counts as launch, because
+ * faster launches would save no more, and the rest as limited by what limits its kernels. A communication operation
+ * counts only with the time during which no compute kernel runs on the rank; this time consists of waiting for the last
+ * rank to arrive and of the data transfer.
  */
 struct bb_bottleneck {
     int64_t ns[BB_PHASES][BB_LIMITS];

@@ -876,7 +876,7 @@ def test_assumes_recomputation_that_any_load_of_experts_allows(busbar):
         assert (compute["added"], compute["fewest_recompute_layers"]) == (added, layers)
         assert [bytes <= 0.95 * memory for bytes in needed.values()] == [memory == 40, memory > 36]
     text = busbar.run("plan", "transformer", *args.split(), "--gpu-memory", "39G", emulated=False).stdout
-    assert "by busbar: --recompute full (--recompute none prevents this); in training some experts get more tokens than others, which adds memory in only one layer with this recomputation; if their load is forced to be equal (Megatron-LM: --moe-router-force-load-balancing), --recompute full --recompute-num-layers 7 fits too (" in text
+    assert "by busbar: --recompute full (--recompute none prevents this); with it, experts that get more tokens than others add memory in only one layer; with equal load of experts (Megatron-LM: --moe-router-force-load-balancing), --recompute full --recompute-num-layers 7 fits too (" in text
     seven_us = plan(busbar, f"{args} --gpu-memory 39G --recompute full --recompute-num-layers 7")["predicted"]["step_us"]
     assert float(re.search(r"fits too \((\d+) ms\); without recomputation, training needs ", text)[1]) == pytest.approx(seven_us / 1e3, abs=0.5)
 
@@ -911,7 +911,7 @@ def test_recomputation_that_many_experts_allow_names_the_fastest(busbar):
     quick = "--recompute-modules layernorm,mla_up_proj,moe_act"
     quick_us = plan(busbar, f"{many} {quick}")["predicted"]["step_us"]
     text = busbar.run("plan", "transformer", *many.split(), "--gpu-memory", "59G", emulated=False).stdout
-    assert f"by busbar: --recompute-modules layernorm,moe (--recompute none prevents this); in training some experts get more tokens than others, which adds memory in only one layer with this recomputation; if their load is forced to be equal (Megatron-LM: --moe-router-force-load-balancing), {quick} fits too ({quick_us / 1e3:.0f} ms); " in text
+    assert f"by busbar: --recompute-modules layernorm,moe (--recompute none prevents this); with it, experts that get more tokens than others add memory in only one layer; with equal load of experts (Megatron-LM: --moe-router-force-load-balancing), {quick} fits too ({quick_us / 1e3:.0f} ms); " in text
     # less memory: norms and experts with the further modules that fit and take the shortest time
     aware = f"{many} --use-precision-aware-optimizer"
     more, less = (plan(busbar, f"{aware} --recompute-modules layernorm,{modules}moe")["predicted"] for modules in ("", "mla_up_proj,"))

@@ -10,7 +10,7 @@
 #include "proxies/offline/layouts/best_order.h"
 #include "proxies/offline/layouts/layouts.h"
 #include "proxies/offline/layouts/recompute.h"
-#include "proxies/offline/plan/plan_export.h"
+#include "proxies/offline/plan/plan_answer.h"
 #include "proxies/simulation/simulate/graph/rank_classes.h"
 #include "proxies/workloads/registry/registry.h"
 #include "proxies/workloads/replicas/scaling.h"
@@ -446,22 +446,30 @@ static void note_pipeline(const struct bb_plan_options *o, bool transformer, str
                                                                                                 : "micro-batches";
 }
 
-/* Returns whether training fits with micro-batches of twice the size, with all layers recomputed unless --recompute is given. */
-static bool fits_larger_batch(const struct bb_plan_options *o, const struct bb_proxy_config *config,
-                              const struct bb_arch *arch, double gpu_bytes)
+static void forget_recompute(struct bb_proxy_config *config)
 {
-    struct bb_proxy_config larger = *config;
-    double bytes = 0;
+    config->transformer.recompute = config->transformer.recompute_modules = NULL;
+    config->transformer.recompute_layers = 0;
+}
 
-    larger.micro_batch_size = 2 * MAX(config->micro_batch_size, 1);
-    if (o->config.global_batch)
-        larger.micro_batches = MAX(config->micro_batches / 2, 1);
-    if (!o->config.transformer.recompute && !config->transformer.moe_overlap && !config->transformer.offload_layers) {
-        larger.transformer.recompute = "full";
-        larger.transformer.recompute_modules = NULL;
-        larger.transformer.recompute_layers = 0;
+/* Returns whether training fits with changed options, with all layers recomputed unless --recompute is given. Invalid options do
+ * not fit. */
+static bool fits_recomputed(const struct bb_plan_options *o, struct bb_proxy_config changed, const struct bb_arch *arch,
+                            double gpu_bytes)
+{
+    struct bb_transformer_options *t = &changed.transformer;
+    const int muted = bb_err_is_mute();
+    double bytes = 0;
+    int rc;
+
+    if (!o->config.transformer.recompute && !t->moe_overlap && !t->offload_layers) {
+        forget_recompute(&changed);
+        t->recompute = "full";
     }
-    return bb_training_bytes(&larger, arch, &bytes) == 0 && bytes <= BB_SAFE_MEMORY * gpu_bytes;
+    bb_err_mute(1);
+    rc = bb_training_bytes(&changed, arch, &bytes);
+    bb_err_mute(muted);
+    return rc == 0 && bytes <= BB_SAFE_MEMORY * gpu_bytes;
 }
 
 static int micro_batches_of(const struct bb_step *step, const struct bb_proxy_config *config)
@@ -478,13 +486,25 @@ static void note_batch(const struct bb_plan_options *o, const struct bb_proxy_co
 {
     const struct bb_transformer_options *t = &config->transformer;
     const int pp = MAX(t->pp, 1), batches = micro_batches_of(step, config);
+    struct bb_proxy_config larger = *config, chunked = *config, fewer = *config;
 
     f->default_batch = !o->config.global_batch && !o->config.micro_batches;
-    if (!o->given.transformer.schedule && t->vpp <= 1 && batches % pp == 0 && !t->pipeline_layout)
-        f->chunks =
-            bb_pipe_split_chunks(&(struct bb_pipe_split){arch->layers, pp, 1, t->first_layers, t->last_layers, NULL});
+    chunked.transformer.schedule = "interleaved";
+    chunked.transformer.vpp =
+        bb_pipe_split_chunks(&(struct bb_pipe_split){arch->layers, pp, 1, t->first_layers, t->last_layers, NULL});
+    if (!o->given.transformer.schedule && t->vpp <= 1 && batches % pp == 0 && !t->pipeline_layout &&
+        chunked.transformer.vpp > 1 && fits_recomputed(o, chunked, arch, f->gpu_bytes))
+        f->chunks = chunked.transformer.vpp;
+    larger.micro_batch_size = 2 * MAX(config->micro_batch_size, 1);
+    fewer.transformer.pp = pp / 2;
+    if (pp == 2)
+        fewer.transformer.schedule = NULL, fewer.transformer.vpp = 1;
+    if (o->config.global_batch)
+        larger.micro_batches = fewer.micro_batches = MAX(config->micro_batches / 2, 1);
     f->accepts_larger_batch = (!o->config.global_batch || batches % (t->vpp > 1 ? 2 * pp : 2) == 0) &&
-                              fits_larger_batch(o, config, arch, f->gpu_bytes);
+                              fits_recomputed(o, larger, arch, f->gpu_bytes);
+    if (pp > 1 && !fits_recomputed(o, fewer, arch, f->gpu_bytes))
+        f->stages_option = NULL;
 }
 
 /* Returns whether --moe-dispatch dedup could be added, also with --moe-node-limit. */
@@ -583,12 +603,6 @@ void bb_plan_describe_step(const struct bb_plan_options *o, const struct bb_step
                          strcmp(f->software->name, "torch-te") != 0 && !t->recompute && t->lora_rank == 0 &&
                          f->experts == BB_EXPERTS_NONE && !f->mamba;
     f->attention_guessed = f->attention && strcmp(f->attention, "unfused") == 0 && !o->config.transformer.attention;
-}
-
-static void forget_recompute(struct bb_proxy_config *config)
-{
-    config->transformer.recompute = config->transformer.recompute_modules = NULL;
-    config->transformer.recompute_layers = 0;
 }
 
 /* Minimum bytes of a 16-bit gradient and of the optimizer per parameter: the precision-aware one of Adam, or another (sync.h). */
@@ -738,6 +752,36 @@ static void check_recipes(const struct bb_plan_options *o, const struct bb_proxy
     f->lacks_moe_overlap = experts && shortens(&trial, proxy, &t->moe_overlap, &ns);
 }
 
+#define HUGE_EXPERTS 0.2 /* part of the step */
+
+/* If exposed traffic of experts takes a large part of the step: advises the first change with which training fits and the step
+ * is shorter. */
+static void check_dispatch(const struct bb_plan_options *o, const struct bb_proxy *proxy, const struct bb_step *step,
+                           const struct bb_prediction *p, struct bb_forecast *f)
+{
+    struct bb_plan_options dedup = *o, overlap = *o, fewer = *o;
+    const struct bb_predicted_rank *slowest = &p->classes[p->slowest];
+    const int group = bb_plan_most_exposed_group(p, &step->layout);
+    const char *name = group == BB_NONE ? "" : step->layout.groups[group].name;
+    int64_t ns;
+
+    if (f->node_limit > 0 || !(bb_begins_with(name, "ep") || strcmp(name, "tp_ep") == 0)) /* tp_ep: with etp above 1 */
+        return;
+    f->exposed_experts = (double)slowest->groups[group].exposed_transfer_ns / (double)slowest->all.step_ns;
+    if (f->exposed_experts < HUGE_EXPERTS || !(f->accepts_dedup || f->lacks_moe_overlap || f->experts_leave_nodes))
+        return;
+    ns = time_trial(o, proxy);
+    dedup.config.transformer.dispatch = "dedup";
+    overlap.config.transformer.moe_overlap = true;
+    fewer.config.transformer.ep /= 2;
+    if (f->accepts_dedup && time_trial(&dedup, proxy) < ns)
+        f->dispatch_advice = ", each token is sent to each of its experts; try: --moe-dispatch dedup";
+    else if (f->lacks_moe_overlap && time_trial(&overlap, proxy) < ns)
+        f->dispatch_advice = "; try: --overlap-moe-expert-parallel-comm";
+    else if (f->experts_leave_nodes && time_trial(&fewer, proxy) < ns)
+        f->dispatch_advice = "; with a smaller --ep, more of it stays within nodes";
+}
+
 /* Report on stderr that training does not fit in GPU memory: with --must-fit an error, else a warning. */
 static int check_memory(const struct bb_plan_options *o, const struct plan_results *f)
 {
@@ -877,8 +921,10 @@ int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, 
     f.predicted = o->cluster && f.plan.checks.matched && f.plan.checks.deadlock_free;
     if (f.predicted)
         TRY(predict(o, &cluster, &f));
-    if (f.predicted)
+    if (f.predicted) {
         check_recipes(o, proxy, &cluster, &f.forecast);
+        check_dispatch(o, proxy, &f.step, &f.prediction, &f.forecast);
+    }
     bb_progress_end(&f.progress);
     if (f.predicted)
         step_ns = f.jittered.samples > 0 ? bb_jittered_at(&f.jittered, 50) : (double)f.prediction.step_ns;

@@ -678,7 +678,10 @@ def test_default_batch_with_a_large_bubble_is_named(busbar):
     assert found().groups() == ("32", f"{100 * idle:.0f}") and 0.3 < idle < 3 / 7
     assert not found("--global-batch-size 32") and not found("--micro-batches 4") and not found("--pp 1")
     given = busbar.run("plan", "transformer", *args.split(), "--global-batch-size", 32, emulated=False).stdout
-    assert f"  batch         the pipeline bubble takes {100 * idle:.0f}% of the step; shorter with chunks (--vpp 2), fewer stages (--pp) or more " in given
+    assert f"  batch         the pipeline bubble takes {100 * idle:.0f}% of the step; shorter with chunks (--vpp 2) or more micro-batches " in given
+    assert "DOES NOT FIT" in busbar.run("plan", "transformer", *args.replace("--pp 4", "--pp 2").split(), "--global-batch-size", 32, emulated=False).stdout
+    sharded = busbar.run("plan", "transformer", *args.split(), "--global-batch-size", 32, "--dp-sync", "distributed", emulated=False).stdout
+    assert "; shorter with chunks (--vpp 2), fewer stages (--pp) or more micro-batches (--global-batch-size)\n" in sharded
     assert "  batch " not in busbar.run("plan", "transformer", *args.split(), "--global-batch-size", 256, emulated=False).stdout
     for args, more in (("layer_parallel --ranks 4", "--micro-batches 2"), ("gpt3 8 2 --ranks 32", "--scale 4"), ("gems --ranks 4 --global-batch-size 4", None)):
         text = busbar.run("plan", *args.split(), "--cluster", "h100-sxm-ib", emulated=False).stdout

@@ -186,6 +186,15 @@ def test_an_advised_dispatch_is_accepted(busbar, step, more):
     assert ("dedup" in advised) == ("fp8" in more), line
 
 
+def test_overlap_of_experts_is_advised_only_if_training_fits_with_it(busbar):
+    """The overlap excludes the recomputation of experts with which training fits."""
+    args = "plan transformer --model qwen3_30b_a3b --ranks 64 --ep 8 --micro-batch-size 2 --global-batch-size 512 --dp-sync distributed --cluster h100-sxm-ib".split()
+    text, overlapped, larger = (busbar.run(*args, *more, emulated=False).stdout for more in (
+        (), ("--overlap-moe-expert-parallel-comm",), ("--gpu-memory", "200G")))
+    assert "--recompute-modules layernorm,moe" in text and "  dispatch " not in text and "DOES NOT FIT" in overlapped
+    assert re.search("  dispatch +exposed traffic of experts takes ..% of the step; try: --overlap-moe-expert-parallel-comm\n", larger)
+
+
 @pytest.mark.parametrize("micro_batches,advised", [(1, False), (2, True)])
 def test_overlap_of_experts_is_advised_only_if_it_shortens_the_step(busbar, micro_batches, advised):
     """The traffic of one micro-batch overlaps the GEMMs of another one."""

@@ -420,6 +420,9 @@ void bb_forecast_dispatch_text(const struct bb_forecast *f, char *text, size_t s
                  "each token is sent to each of its experts; as this model was trained, try: --moe-dispatch dedup "
                  "--moe-node-limit %d",
                  f->node_limit);
+    else if (f->dispatch_advice)
+        snprintf(text, size, "exposed traffic of experts takes %.0f%% of the step%s", 100 * f->exposed_experts,
+                 f->dispatch_advice);
 }
 
 bool bb_forecast_captures(const struct bb_forecast *f, const struct bb_cluster *c)

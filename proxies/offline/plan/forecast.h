@@ -73,13 +73,16 @@ struct bb_forecast {
     double fused_bytes;   /* the same also with --loss fused, with which it fits; 0: it does not */
     double serial_bytes;  /* the same without --overlap-moe-expert-parallel-comm, if it is given; 0: it does not fit */
     bool default_batch;   /* true: the number of samples of a step is the default of busbar */
-    const char *stages_option, *batches_option; /* options that set the numbers of stages and of micro-batches: "pp" */
-    int chunks;                                 /* value of --vpp that could be added; 0: none */
+    const char *stages_option, *batches_option; /* options that set the numbers of stages and of micro-batches: "pp";
+                                                   stages_option NULL: with half of the stages, training does not fit */
+    int chunks;                                 /* value of --vpp that could be added, and fits; 0: none */
     bool accepts_larger_batch;                  /* --micro-batch-size could be doubled */
     bool lacks_tp_overlap,
         lacks_moe_overlap;                   /* collectives of tensor or expert parallelism could overlap GEMMs, as with
                              --tp-comm-overlap and --overlap-moe-expert-parallel-comm */
     bool accepts_dedup, experts_leave_nodes; /* --moe-dispatch dedup could be added; ep spans several nodes */
+    double exposed_experts;                  /* part of the step that exposed traffic of experts takes */
+    const char *dispatch_advice;             /* what shortens the step if it is a large part and fits; NULL: nothing */
     int node_limit; /* number of nodes per token in the model's own dispatch to experts, which the step could use and
                              does not; 0: none */
     double head_tflops; /* rate in 1e12 FLOP/s of embedding and head if the durations of layers are given */
@@ -135,7 +138,8 @@ double bb_forecast_peak_tflops(const struct bb_forecast *f, const struct bb_clus
  *     otherwise. machine: name of the cluster or GPU. computes: the step has compute
  * bb_forecast_accuracy_text - the error of predictions of this kind. bb_forecast_error - return it, or what to
  *     assume instead if there are few published steps; 0: unknown.
- * bb_forecast_dispatch_text - the options of the model's own dispatch to experts; unchanged unless f->node_limit is set.
+ * bb_forecast_dispatch_text - the options of the model's own dispatch to experts (f->node_limit), or what reduces a large
+ *     exposed traffic of experts (f->dispatch_advice); unchanged if there is neither.
  * bb_forecast_recipes_text - the options of NVIDIA's recipes (Megatron-Bridge) for steps of this kind that shorten them and
  *     were not given; unchanged if there are none.
  */

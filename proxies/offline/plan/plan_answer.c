@@ -249,7 +249,6 @@ static void write_longest(const struct bb_plan *plan, const struct bb_prediction
 /* parts of the step, the first one if the number of samples is the default */
 #define LARGE_BUBBLE 0.1
 #define HUGE_BUBBLE  0.2
-#define HUGE_EXPERTS 0.2
 
 /* A pipeline bubble that is large without its part from unequal stages, and what reduces it. */
 static void write_batch(const struct bb_plan *plan, const struct bb_predicted_rank *slowest, char text[TEXT])
@@ -257,7 +256,7 @@ static void write_batch(const struct bb_plan *plan, const struct bb_predicted_ra
     const int64_t idle_ns = slowest->exposed.bubble_ns - (slowest->imbalance_ns > 0 ? slowest->imbalance_ns : 0);
     const double share = (double)idle_ns / (double)slowest->all.step_ns,
                  shown = 100 * (double)slowest->exposed.bubble_ns / (double)slowest->all.step_ns;
-    char chunks[40] = "";
+    char chunks[40] = "", stages[40] = "";
 
     if (plan->forecast && plan->forecast->default_batch && share > LARGE_BUBBLE)
         snprintf(text, TEXT,
@@ -266,29 +265,13 @@ static void write_batch(const struct bb_plan *plan, const struct bb_predicted_ra
                  plan->step->samples, shown);
     else if (plan->forecast && share > HUGE_BUBBLE) {
         if (plan->forecast->chunks)
-            snprintf(chunks, sizeof(chunks), "chunks (--vpp %d), ", plan->forecast->chunks);
-        snprintf(
-            text, TEXT,
-            "the pipeline bubble takes %.0f%% of the step; shorter with %sfewer stages (--%s) or more micro-batches "
-            "(--%s)",
-            shown, chunks, plan->forecast->stages_option, plan->forecast->batches_option);
+            snprintf(chunks, sizeof(chunks), "chunks (--vpp %d)%s", plan->forecast->chunks,
+                     plan->forecast->stages_option ? ", " : " or ");
+        if (plan->forecast->stages_option)
+            snprintf(stages, sizeof(stages), "fewer stages (--%s) or ", plan->forecast->stages_option);
+        snprintf(text, TEXT, "the pipeline bubble takes %.0f%% of the step; shorter with %s%smore micro-batches (--%s)",
+                 shown, chunks, stages, plan->forecast->batches_option);
     }
-}
-
-/* What reduces a large exposed traffic of experts. */
-static void write_dispatch(const struct answer *a, const struct bb_forecast *f, char text[TEXT])
-{
-    const double share = (double)a->group_ns / (double)a->slowest.all.step_ns;
-
-    bb_forecast_dispatch_text(f, text, TEXT);
-    if (text[0] || !f || !a->group || share < HUGE_EXPERTS ||
-        !(bb_begins_with(a->group, "ep") || strcmp(a->group, "tp_ep") == 0)) /* tp_ep: all_gather with etp above 1 */
-        return;
-    if (f->accepts_dedup || f->lacks_moe_overlap || f->experts_leave_nodes)
-        snprintf(text, TEXT, "exposed traffic of experts takes %.0f%% of the step%s", 100 * share,
-                 f->accepts_dedup       ? ", each token is sent to each of its experts; try: --moe-dispatch dedup"
-                 : f->lacks_moe_overlap ? "; try: --overlap-moe-expert-parallel-comm"
-                                        : "; with a smaller --ep, more of it stays within nodes");
 }
 
 /* A calibrated profile: appends which part of the collectives has ranks or sizes that the calibration did not measure. */
@@ -359,10 +342,22 @@ static void add_last(struct answer *a, const struct bb_prediction *p)
     shown->all.step_ns = p->step_ns;
 }
 
+int bb_plan_most_exposed_group(const struct bb_prediction *p, const struct bb_layout *l)
+{
+    const struct bb_predicted_group *groups = p->classes[p->slowest].groups;
+    int most = BB_NONE;
+
+    for (int g = 0; g < l->n_groups; g++)
+        if (groups[g].exposed_transfer_ns > (most == BB_NONE ? 0 : groups[most].exposed_transfer_ns))
+            most = g;
+    return most;
+}
+
 static void add_prediction(struct answer *a, const struct bb_plan *plan, const struct bb_prediction *p)
 {
     struct bb_predicted_rank *slowest = &a->slowest;
     const struct bb_layout *l = &plan->step->layout;
+    int group;
 
     a->of = bb_plan_rates(plan, p);
     if (!isnan(a->of.model_flop_utilisation))
@@ -377,14 +372,9 @@ static void add_prediction(struct answer *a, const struct bb_plan *plan, const s
         a->equal = l->ranks > 1 ? "equal on all ranks" : NULL;
         slowest->rank = -1;
     }
-    a->group_ns = 0;
-    for (int g = 0; g < l->n_groups; g++)
-        if (slowest->groups[g].exposed_transfer_ns > a->group_ns) {
-            a->group_ns = slowest->groups[g].exposed_transfer_ns;
-            a->group = l->groups[g].name;
-        }
-    if (a->group_ns == 0)
-        a->group_ns = -1;
+    group = bb_plan_most_exposed_group(p, l);
+    a->group_ns = group == BB_NONE ? -1 : slowest->groups[group].exposed_transfer_ns;
+    a->group = group == BB_NONE ? NULL : l->groups[group].name;
     if (slowest->all.comm_ns == 0) {
         slowest->all.comm_ns = -1;
         slowest->all.exposed_ns = slowest->all.exposed_ns > 0 ? slowest->all.exposed_ns : -1;
@@ -403,7 +393,7 @@ static void add_prediction(struct answer *a, const struct bb_plan *plan, const s
     write_host(plan, p, a);
     bb_forecast_rates_text(plan->forecast, &p->cluster, a->rates, TEXT);
     bb_forecast_limit_text(plan->forecast, p->cluster.name, slowest->all.compute_ns > 0, a->limit, TEXT);
-    write_dispatch(a, plan->forecast, a->dispatch);
+    bb_forecast_dispatch_text(plan->forecast, a->dispatch, TEXT);
     bb_forecast_recipes_text(plan->forecast, &p->cluster, a->recipes, TEXT);
     bb_forecast_accuracy_text(plan->forecast, &p->cluster, a->accuracy, sizeof(a->accuracy));
     add_extrapolated(plan, p, a->accuracy, sizeof(a->accuracy));

@@ -10,6 +10,10 @@
  * unit of the step time. */
 void bb_plan_answer_print(const struct bb_plan_report *report, FILE *out);
 
+/* bb_plan_most_exposed_group - return the index of the group with the longest exposed transfer of the slowest rank;
+ * BB_NONE: there is no exposed transfer. */
+int bb_plan_most_exposed_group(const struct bb_prediction *p, const struct bb_layout *l);
+
 #define BB_LAUNCH_TEXT 320
 /* bb_plan_host_text - write what makes the step noticeably longer than with CUDA graphs, and the step with them.
  *   p        prediction with graph_ns (bb_predict_graph)

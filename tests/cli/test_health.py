@@ -217,16 +217,17 @@ NICS = "link=node{}-nic1:{}".format
     (0.9, 8, 2, "link=node1-nic0:0.3", {("fail", "nic", 1, 0), ("warn", "all", None, None)}),
     (0.9, 4, 2, ",".join(NICS(n, 0.5) for n in range(4)), {("fail", "rail", None, 1), ("warn", "all", None, None)}),
     (1, 3, 1, "link=node1-nic0:0.3,link=node0-nic0:0.9", {("fail", "nic", 1, 0), ("warn", "all", None, None)}),
-    (1, 4, 2, ",".join(NICS(n, 0.3 if n == 3 else 0.9) for n in range(4)), {("fail", "nic", 3, 1), ("warn", "rail", None, 1)}),
-    (1, 4, 1, "link=node1-nic0:0.85,link=node3-to-node1:0.7", {("warn", "nic", 1, 0), ("fail", "path", 3, 0)}),
-    (1, 4, 1, "link=node1-nic0:0.85,link=node3-node1:0.1", {("warn", "nic", 1, 0), ("fail", "path", 1, 0)}),
+    (1, 4, 2, ",".join(NICS(n, 0.3 if n == 3 else 0.9) for n in range(4)), {("fail", "nic", 3, 1), ("fail", "rail", None, 1)}),
+    (1, 4, 1, "link=node1-nic0:0.85,link=node3-to-node1:0.7", {("fail", "nic", 1, 0), ("fail", "path", 3, 0)}),
+    (1, 4, 1, "link=node1-nic0:0.85,link=node3-node1:0.1", {("fail", "nic", 1, 0), ("fail", "path", 1, 0)}),
     (1, 3, 1, "link=node0-node2:0.85,link=node1-node0:0.5", {("warn", "nic", 0, 0), ("fail", "path", 0, 0)}),
     (1, 6, 1, "link=node1-nic0:0.9,link=node1-node3:0.3", {("fail", "nic", 1, 0), ("fail", "path", 1, 0)}),
     (1, 6, 1, "link=node1-node2:0.7,link=node2-node0:0.3,link=node0-node5:0.3", {("fail", "path", 0, 0), ("fail", "path", 1, 0)}),
     (1, 7, 1, "link=node1-node5:0.75,link=node0-node5:0.85,link=node1-to-node4:0.82", {("fail", "path", 0, 0), ("fail", "path", 1, 0)}),
 ])
 def test_fault_is_named_next_to_another_one(busbar, tmp_path, factor, nodes, gpus, slow, expected):
-    """In a cluster whose NICs all have 0.9 of their bandwidth, of a slow NIC, and of other slow paths. Each fault below 80 % fails."""
+    """In a cluster whose NICs all have 0.9 of their bandwidth, of a slow NIC, and of other slow paths. Each fault below 80 % fails, and so
+    does an outlier: a NIC, or a rail, with half of at least ten values of pairs."""
     profile = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())
     profile["inter"]["gbps"] *= factor
     (tmp_path / "slow.json").write_text(json.dumps({**profile, "name": "slow"}))

@@ -34,7 +34,8 @@ struct bb_pairs {
     bool *excused;   /* [nodes * gpus] slow paths, and slow NICs of the partners, explain the low values of the NIC */
     int *again;      /* [nodes] partners of another measurement */
     double *retried; /* [nodes * gpus] values of that measurement */
-    /* of all values: against them all parts are judged, so that a slow NIC is not three paths */
+    /* of the values of all pairs that NICs connect, if there are any: against them all parts are judged, so that a slow
+     * NIC is not three paths */
     struct bb_health_peers all;
     struct bb_pairs_rail *rail; /* [gpus] */
     bool is_shared;             /* a slow pair was fast alone */

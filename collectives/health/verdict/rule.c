@@ -58,13 +58,12 @@ struct bb_health_peers bb_health_reference_peers(const double *values, size_t n,
     const bool is_expected = bb_health_middle(sorted, finite) >= BB_HEALTH_WARNS * expected;
     struct bb_health_peers p;
 
-    for (size_t i = finite; i > 1; i--)
-        if (sorted[i - 2] < widest * sorted[i - 1]) {
-            widest = sorted[i - 2] / sorted[i - 1];
-            slow = i - 1;
+    for (size_t i = 1; i < finite; i++)
+        if (2 * i >= finite && 4 * (finite - i) >= finite && !(2 * i > finite && is_expected) &&
+            sorted[i - 1] < widest * sorted[i]) {
+            widest = sorted[i - 1] / sorted[i];
+            slow = i;
         }
-    if (4 * (finite - slow) < finite || 2 * slow < finite || (2 * slow > finite && is_expected))
-        slow = 0;
     p = peers_of(sorted + slow, finite - slow);
     p.n = finite;
     p.of_faster = slow > 0;

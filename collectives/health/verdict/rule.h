@@ -17,8 +17,8 @@ struct bb_health_peers {
 /* bb_health_middle - return the median of values[n], all finite; NaN: n is 0. */
 double bb_health_middle(const double *values, size_t n);
 
-/* bb_health_reference_peers - return the peers of values. If half of these or more are slow, which a wide gap shows,
- * the peers are the faster values; the mean of a slow and a fast half was measured nowhere. Slow values of more than
+/* bb_health_reference_peers - return the peers of values. If half of these or more are slow, which the widest gap at or
+ * above their middle shows, the peers are the faster values; the mean of a slow and a fast half was measured nowhere. Slow values of more than
  * half are as expected if the median is, and fewer than a quarter above the gap are fast parts instead. expected: NaN:
  * unknown */
 struct bb_health_peers bb_health_reference_peers(const double *values, size_t n, double expected);

@@ -19,6 +19,7 @@ struct machine {
     int slow_nics;                                                /* the same of nodes below this number */
     int slow_nodes;                                               /* nodes below this number: GEMM, all_reduce inside */
     double nodes;                                                 /* factor of those */
+    double first_gpu;                                             /* of GPU 0 of node 0: GEMM; 0: as the others */
     double everything;                                            /* factor of all values except those of pairs */
     double pairs;                                                 /* factor of those */
     double cuts;                                                  /* of those across halves, in place of `pairs` */
@@ -128,6 +129,8 @@ static int measure(void *arg, enum bb_health_test test, const int *partner, doub
                 own *= m->gpu;
             if (test == BB_HEALTH_GEMM && n < m->slow_nodes)
                 own *= m->nodes;
+            if (test == BB_HEALTH_GEMM && n == 0 && g == 0 && m->first_gpu > 0)
+                own *= m->first_gpu;
             if (test == BB_HEALTH_NODE || test == BB_HEALTH_WHOLE)
                 own = test == BB_HEALTH_WHOLE ? whole
                                               : node * (n == m->slow_node   ? 0.7
@@ -414,6 +417,28 @@ static void test_one_fast_gpu_is_no_slow_majority(void **state)
 {
     (void)state;
     for (int known = 0; known <= 1; known++) {
+/* One of the four slow GPUs of eight is slower still: the widest gap is not the one between the halves. */
+static void test_half_of_gpus_slow_by_different_amounts_is_named(void **state)
+{
+    (void)state;
+    for (int known = 0; known <= 1; known++) {
+        struct machine m = machine_of(4, 0, 1);
+
+        m.h.gpus = 2;
+        m.slow_nodes = 2;
+        m.nodes = 0.77;
+        m.first_gpu = 0.4;
+        m.h.expected[BB_HEALTH_GEMM] = known ? healthy[BB_HEALTH_GEMM] : NAN;
+        for (int test = 0; test < BB_HEALTH_TESTS; test++)
+            m.h.skip[test] = test != BB_HEALTH_GEMM;
+        run(&m);
+        for (int node = 0; node < 4; node++)
+            assert_int_equal(bb_health_node_level(&m.h, node), node < 2 ? BB_HEALTH_FAIL : BB_HEALTH_OK);
+        assert_true(!find(&m, BB_HEALTH_ALL, -1, -1) && m.h.median[BB_HEALTH_GEMM] == healthy[BB_HEALTH_GEMM]);
+        bb_health_release(&m.h);
+    }
+}
+
         struct machine m = machine_of(4, 0.005, 1);
 
         m.slow_gpu = 5;
@@ -1259,3 +1284,6 @@ int main(void)
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
+        cmocka_unit_test(test_slow_path_between_oversubscribed_leaves_is_named),
+        cmocka_unit_test(test_slow_nic_of_the_only_node_of_an_oversubscribed_leaf_is_named),
+        cmocka_unit_test(test_half_of_gpus_slow_by_different_amounts_is_named),

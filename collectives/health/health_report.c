@@ -835,7 +835,7 @@ static void add_check(const struct bb_health_report *r, json_t *list, int node, 
     const struct bb_health_finding *common = NULL; /* that decides about the node */
 
     for (size_t i = 0; i < r->health->n && !common && !f && bb_health_node_level(r->health, node) > BB_HEALTH_OK; i++)
-        if (r->health->findings[i].part == BB_HEALTH_ALL && r->health->findings[i].test < BB_HEALTH_TESTS)
+        if (bb_health_is_common(r->health, &r->health->findings[i]))
             common = &r->health->findings[i];
     if (f)
         snprintf(full, sizeof full, "%s: %s", part_text(r, f, part), reason_text(r, f, reason));

@@ -447,7 +447,39 @@ def test_bisection_is_the_cut_with_the_least_bandwidth(busbar, tmp_path, slow, v
     test = {t["stage"]: t for t in root["tests"]}["bisection"]
     assert test["median"] == pytest.approx(value, rel=0.05) and test["expected"] == pytest.approx(12.1, rel=0.05)
     lowest = min(row["value"] for row in root["results"] if row["stage"] == "pairs" and row["attempt"] == 1)
-    assert f", lowest {lowest:.4g}, expected " in done.stdout, done.stdout
+    assert (f", lowest {lowest:.4g}, expected " in done.stdout) == bool(slow), done.stdout  # the median, without the slow leaf
+
+
+@pytest.mark.parametrize("gpus, nodes, leaf, over, rails, slow, found, args", [
+    (1, 8, 4, 4, False, "link=node1-node6:0.3", {("path", 1)}, ()), (1, 8, 4, 4, False, "link=node1-to-node6:0.3", {("path", 1)}, ("--only", "pairs")),
+    (1, 8, 2, 2, False, "link=node1-node6:0.6,link=node0-node4:0.6", {("path", 0), ("path", 1)}, ()),
+    (2, 8, 4, 2, True, "link=node1-node6:0.6", {("path", 1)}, ()), (2, 4, 2, 2, False, "link=node1-node2:0.6", {("path", 1)}, ()),
+    (1, 5, 2, 2, False, "link=node4-nic0:0.6", {("nic", 4)}, ()), (1, 6, 2, 3, False, "link=node2-nic0:0.3", {("nic", 2)}, ())])
+def test_uplinks_of_oversubscribed_leaves_hide_no_fault(busbar, tmp_path, gpus, nodes, leaf, over, rails, slow, found, args):
+    """A pair that shares uplinks with others is slow on a fast path, too. Two nodes at 3:1 have the uplinks of two thirds of a NIC."""
+    profile = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())
+    (tmp_path / "leaf.json").write_text(json.dumps({**profile, "gpus_per_node": gpus, "nics_per_node": gpus,
+                                                    "fabric": {"nodes_per_leaf": leaf, "leaf_oversubscription": over, "rails": rails}}))
+    root, _, done = health(busbar, tmp_path, *args, "--rounds", nodes - 1 + nodes % 2, ranks=gpus * nodes, nodes=nodes, status=5, slow=slow, EMU_CLUSTER=str(tmp_path / "leaf.json"))
+    assert {(f["part"], f["node"]) for f in root["findings"] if f["level"] == "fail"} >= found, done.stdout
+    assert {f["part"] for f in root["findings"]} <= {"nic", "path"} and "none slow" not in done.stdout
+    healthy, _, done = health(busbar, tmp_path, *args, "--rounds", nodes - 1 + nodes % 2, ranks=gpus * nodes, nodes=nodes, EMU_CLUSTER=str(tmp_path / "leaf.json"))
+    assert not healthy["findings"] and f"pairs of nodes tested: {nodes * (nodes - 1) // 2} of {nodes * (nodes - 1) // 2}, none slow" in done.stdout
+
+
+def test_nodes_are_unknown_if_the_bisection_fails_and_a_path_is_not_tested(busbar, tmp_path):
+    """Either a common cause, or one of the two untested paths; with all paths tested, it is the path."""
+    root, seen, done = health(busbar, tmp_path, ranks=5, nodes=5, slow="link=node1-node3:0.5", status=5)
+    assert seen == {("fail", "fabric", None, None)} and {v["level"] for v in root["verdicts"]} == {"unknown"}
+    assert "untested path" in done.stdout and {c["status"] for c in root["checks"] if c["check"] == "node"} == {"unknown"}
+    root, seen, _ = health(busbar, tmp_path, "--rounds", 5, ranks=5, nodes=5, slow="link=node1-node3:0.5", status=5)
+    assert seen == {("fail", "path", 1, 0)} and {v["level"] for v in root["verdicts"]} == {"ok"}
+
+
+def test_pairs_that_share_uplinks_in_the_bisection_are_not_tested(busbar, tmp_path, leaves):
+    """At 4:1 the slow path shares the uplinks of a leaf with others in its cut. Quarters are in one leaf: 8 nodes have 4 such pairs."""
+    _, seen, done = health(busbar, tmp_path, "--only", "bisection", ranks=16, nodes=8, slow="link=node1-node5:0.3", EMU_CLUSTER=str(leaves(4)))
+    assert not seen and "; pairs of nodes tested: 4 of 28, none slow; all: --only pairs --rounds 7\n" in done.stdout
 
 
 def test_bench_p2p_of_nodes_names_the_leaf_switch(busbar, tmp_path, leaves):

@@ -37,6 +37,14 @@ void bb_health_add(struct bb_health *h, const struct bb_health_finding *f)
     bb_blank_controls(h->findings[h->n++].text); /* of host names in the baseline */
 }
 
+bool bb_health_is_common(const struct bb_health *h, const struct bb_health_finding *f)
+{
+    if (f->test == BB_HEALTH_BISECTION)
+        return f->part == BB_HEALTH_FABRIC && !h->all_paths;
+    return f->part == BB_HEALTH_ALL &&
+           (f->test < BB_HEALTH_WHOLE || (f->test == BB_HEALTH_WHOLE && h->skip[BB_HEALTH_PAIRS]));
+}
+
 enum bb_health_level bb_health_node_level(const struct bb_health *h, int node)
 {
     enum bb_health_level level = BB_HEALTH_OK;
@@ -46,8 +54,7 @@ enum bb_health_level bb_health_node_level(const struct bb_health *h, int node)
 
         if (bb_health_is_of_node(f) && f->node == node)
             level = MAX(level, f->level);
-        else if (f->part == BB_HEALTH_ALL &&
-                 (f->test < BB_HEALTH_WHOLE || (f->test == BB_HEALTH_WHOLE && h->skip[BB_HEALTH_PAIRS])))
+        else if (bb_health_is_common(h, f))
             level = MAX(level, f->level == BB_HEALTH_FAIL ? BB_HEALTH_UNKNOWN : f->level);
     }
     return level;

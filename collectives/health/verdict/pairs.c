@@ -143,6 +143,7 @@ int bb_health_test_pairs(struct bb_health *h)
     if (2 * suspects > p.n && p.rounds < bb_health_all_rounds(p.n) && p.n <= EVERY_PAIR_NODES) {
         h->rounds = p.n;
         rc = bb_health_test_pairs(h);
+    h->all_paths = p.turns == bb_health_all_rounds(p.n);
         goto out;
     }
     TRY(bb_pairs_find_rails(&p));

@@ -176,6 +176,7 @@ struct bb_health {
     double share[BB_HEALTH_TESTS];     /* out: of `expected`, what oversubscribed leaves leave to the median; 1: all */
     double shares[BB_HEALTH_TESTS][2]; /* out: the same of single pairs: the lowest and the highest; of other tests 0 */
     int cut;                           /* out: of the bisection: index of the cut with the median */
+    bool all_paths;                    /* out: the stage pairs has tested every path */
 };
 
 /* bb_health_run - run the tests. The caller sets the fields above `findings`, may have added findings with
@@ -225,9 +226,12 @@ void bb_health_sort(struct bb_health *h);
 
 #define BB_HEALTH_NO_PATHS "no NIC, path or rail tested: " /* and why */
 
-/* bb_health_node_level - return the verdict on a node. Without a finding, it is unknown if most of the cluster fails a
- * test, and a warning if that is a warning. */
+/* bb_health_node_level - return the verdict on a node. Without a finding, it is unknown if a common cause fails, and a
+ *   warning if that is a warning.
+ * bb_health_is_common - return whether a finding is about such a cause: most of the cluster in a test that also judges
+ *   its parts, or a slow bisection that a path which is not tested can explain, too. */
 enum bb_health_level bb_health_node_level(const struct bb_health *h, int node);
+bool bb_health_is_common(const struct bb_health *h, const struct bb_health_finding *f);
 
 #define BB_HEALTH_ITEM_GPUS "GPUs of the node" /* item of the inventory */
 

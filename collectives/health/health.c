@@ -335,10 +335,10 @@ static int save_values(struct run *r, enum bb_health_test test, const int *partn
 
     for (int node = 0; node < r->health.nodes; node++)
         for (int gpu = 0; gpu < r->health.gpus && rc == 0; gpu++)
-            rc = bb_health_save_row(&r->report, test, node, gpu, is_pair ? partner[node] : -1,
-                                    is_pair && partner[node] >= 0 ? bb_health_uplink_share(&r->health, partner, node)
-                                                                  : 1,
-                                    values[node * r->health.gpus + gpu]);
+            rc = bb_health_save_row(
+                &r->report, test, node, gpu, is_pair ? partner[node] : -1,
+                is_pair && partner[node] >= 0 ? bb_health_uplink_share(&r->health, partner, node, partner[node]) : 1,
+                values[node * r->health.gpus + gpu]);
     return rc;
 }
 
@@ -1017,8 +1017,7 @@ int bb_health_rank_main(const struct bb_opts *set, bb_forecast *forecast, int ar
     json_decref(r.baseline);
     json_decref(r.inventory);
     free(r.first);
-    free(r.matrix.value);
-    free(r.matrix.share);
+    bb_health_matrix_release(&r.matrix);
     free(r.gpu_of);
     free(r.domain_of);
     free(r.hosts);

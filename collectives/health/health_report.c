@@ -526,10 +526,10 @@ static void print_expected(const struct bb_health_report *r, int test)
 
     fprintf(out, ", expected %.4g", expected);
     if (shares[0] < shares[1])
-        fprintf(out, " (of each pair %.4g to %.4g, by the load of its uplinks)", h->expected[test] * shares[0],
+        fprintf(out, " (of each pair %.4g to %.4g, by its uplinks)", h->expected[test] * shares[0],
                 h->expected[test] * shares[1]);
     else if (h->share[test] < 1)
-        fprintf(out, " while all pairs share uplinks");
+        fprintf(out, test == BB_HEALTH_PAIRS ? " by its uplinks" : " while all pairs share uplinks");
     if (bb_health_exceeds((enum bb_health_test)test, h->median[test] / expected))
         fprintf(out, "; warning: wrong %s?", r->baseline ? "baseline" : "profile");
 }
@@ -705,7 +705,8 @@ int bb_health_save_row(const struct bb_health_report *r, enum bb_health_test tes
     if (r->tables)
         bb_health_tables_add(r->tables, test, node, gpu, partner, value);
     if (test == tests_paths(r) && partner >= 0 && isfinite(value))
-        bb_health_matrix_add(r->matrix, r->health->nodes, node, partner, gpu, value, share);
+        bb_health_matrix_add(r->matrix, r->health->nodes, node, partner, gpu, value, share,
+                             bb_health_uplink_share(r->health, NULL, node, partner));
     if (!r->session->json || isnan(value))
         return 0;
     return bb_results_row(

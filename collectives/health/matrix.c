@@ -5,24 +5,33 @@
 #include "collectives/health/verdict/verdict.h"
 
 #include <math.h>
-#include <stdbool.h>
+#include <stdlib.h>
 
 enum { MATRIX_NODES = 64, PAIRS_SHOWN = 5 };
 
 void bb_health_matrix_add(struct bb_health_matrix *m, int nodes, int node, int partner, int gpu, double value,
-                          double share)
+                          double share, double alone)
 {
     double *at;
 
     if (!m->value) {
         BB_NEW(m->value, (size_t)nodes * (size_t)nodes);
         BB_NEW(m->share, (size_t)nodes * (size_t)nodes);
+        BB_NEW(m->loaded, (size_t)nodes * (size_t)nodes);
         for (int i = 0; i < nodes * nodes; i++)
             m->value[i] = NAN;
     }
     at = &m->value[node * nodes + partner];
     *at = gpu == 0 ? value : fmin(*at, value);
     m->share[node * nodes + partner] = share;
+    m->loaded[node * nodes + partner] = share < BB_HEALTH_OUTLIER * alone;
+}
+
+void bb_health_matrix_release(struct bb_health_matrix *m)
+{
+    free(m->value);
+    free(m->share);
+    free(m->loaded);
 }
 
 int bb_health_matrix_pairs(const struct bb_health_matrix *m, int nodes)
@@ -30,7 +39,7 @@ int bb_health_matrix_pairs(const struct bb_health_matrix *m, int nodes)
     int n = 0;
 
     for (int i = 0; m->value && i < nodes * nodes; i++)
-        n += i / nodes < i % nodes && isfinite(m->value[i]);
+        n += i / nodes < i % nodes && isfinite(m->value[i]) && !m->loaded[i];
     return n;
 }
 

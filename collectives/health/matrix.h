@@ -4,20 +4,24 @@
 #ifndef BB_COLLECTIVES_HEALTH_MATRIX_H
 #define BB_COLLECTIVES_HEALTH_MATRIX_H
 
+#include <stdbool.h>
 #include <stdio.h>
 
 /* A zero-initialized struct is empty. */
 struct bb_health_matrix {
     double *value; /* [nodes][nodes] lowest value of the GPUs of a pair in its last measurement; owned */
     double *share; /* [nodes][nodes] what shared uplinks left to the pair meanwhile; owned */
+    bool *loaded;  /* [nodes][nodes] other pairs took a part of these uplinks and may hide a slow path; owned */
 };
 
 /* bb_health_matrix_add - add the value of a GPU of a pair, in the order of the GPUs. nodes: of the job; share: what
- * shared uplinks leave to the pair, 1: all. */
+ * shared uplinks leave to the pair, 1: all; alone: likewise, while no other pair runs. */
 void bb_health_matrix_add(struct bb_health_matrix *m, int nodes, int node, int partner, int gpu, double value,
-                          double share);
+                          double share, double alone);
+void bb_health_matrix_release(struct bb_health_matrix *m);
 
-/* bb_health_matrix_pairs - return the number of measured pairs. */
+/* bb_health_matrix_pairs - return the number of tested pairs: those measured while uplinks left them what they get
+ * alone. */
 int bb_health_matrix_pairs(const struct bb_health_matrix *m, int nodes);
 
 /*

@@ -64,7 +64,7 @@ static int measure_cut(struct bb_pairs *p, int cut, double unloaded, struct cut 
     c->value = c->judged = bb_health_median(p->values, bb_health_count_values(h));
     for (int a = 0; a < h->nodes; a++)
         for (int g = 0; g < h->gpus && p->partner[a] > a; g++) {
-            p->retried[n] = bb_pairs_share(p, p->partner, a, false);
+            p->retried[n] = bb_pairs_share(p, p->partner, a, p->partner[a]);
             p->best[n] = p->values[a * h->gpus + g] / (unloaded * p->retried[n]);
             n++;
         }
@@ -112,7 +112,7 @@ int bb_health_test_bisection(struct bb_health *h)
     struct cut best = {.ratio = 0}, counts;
     int rc = 0;
 
-    bb_pairs_start(&p, 1);
+    bb_pairs_start(&p, 0);
     for (int try = 0; try < 2 && (try == 0 || f.level != BB_HEALTH_OK); try++) {
         h->attempt = try + 1;
         TRY(measure_cuts(&p, unloaded, &counts));

@@ -254,7 +254,7 @@ void bb_pairs_find_nics(struct bb_pairs *p)
                 p->untested[node * p->h->gpus + g] = f.untested = true;
                 f.level = BB_HEALTH_WARN;
             }
-            bb_pairs_restore_values(p, p->has_domains && p->weight[node] == 0, &f);
+            bb_pairs_restore_values(p, p->has_domains && !p->by_nics[node], &f);
             found[n++] = f;
         }
     bb_health_add_of_gpus(p->h, found, n);

@@ -51,8 +51,8 @@ static double ratios_at_once(const struct bb_pairs *p, double *ratio, int *n, do
             if (isnan(r))
                 continue;
             *n += r < SLOW_AT_ONCE && a < partner[a];
-            sum += r * bb_pairs_share(p, partner, a, false);
-            expected += bb_pairs_share(p, partner, a, false);
+            sum += r * bb_pairs_share(p, NULL, a, partner[a]);
+            expected += bb_pairs_share(p, NULL, a, partner[a]);
             measured++;
         }
         if (measured == 0 || sum / expected >= lowest)
@@ -100,31 +100,6 @@ static void add_shared(struct bb_pairs *p, enum bb_health_part part, double reac
         bb_health_add(p->h, &f);
 }
 
-/* Removes the ratios of fast pairs that do not show whether the leaf of the node is slow: other uplinks leave them no
- * more than the fastest slow pair of the leaf would reach with their number of pairs. */
-static void drop_limited_pairs(const struct bb_pairs *p, double *ratio)
-{
-    const struct bb_health_tier *tier = &p->h->tiers[0];
-    const int nodes = p->h->nodes, size = tier->nodes > 0 ? tier->nodes : nodes;
-    double *slow; /* of each leaf; 0: none */
-
-    BB_NEW(slow, nodes / size + 1);
-    for (int second = 0; second < 2; second++) /* with the slow pairs of all leaves */
-        for (int i = 0; i < p->rounds * nodes; i++) {
-            const int a = i % nodes, *partner = p->partner + i - a;
-
-            if (partner[a] < 0 || partner[a] / size == a / size)
-                continue;
-            if (ratio[i] < SLOW_AT_ONCE)
-                slow[a / size] = fmax(slow[a / size], ratio[i]);
-            else if (second && slow[a / size] > 0 &&
-                     BB_HEALTH_OUTLIER * ratio[i] * bb_pairs_share(p, partner, a, false) <=
-                         slow[a / size] * bb_pairs_share_of_group(p, partner, a, tier, false))
-                ratio[i] = NAN;
-        }
-    free(slow);
-}
-
 /* Returns whether pairs are slow, at least two and the part 1 / `parts`, of those with both ends outside the leaf. */
 static bool are_slow_outside(const struct bb_pairs *p, const double *ratio, int parts)
 {
@@ -149,7 +124,7 @@ static double share_of_slowest(const struct bb_pairs *p, const double *ratio)
 
     for (int i = 0; i < p->rounds * nodes; i++)
         if (bb_pairs_leaves(&p->leaf, i % nodes, p->partner[i]) && ratio[i] == p->leaf.ratio)
-            return bb_pairs_share(p, p->partner + i - i % nodes, i % nodes, false);
+            return bb_pairs_share(p, NULL, i % nodes, p->partner[i]);
     return 1;
 }
 
@@ -162,7 +137,6 @@ void bb_pairs_find_leaf(struct bb_pairs *p)
     BB_NEW(ratio, (size_t)p->rounds * (size_t)p->h->nodes);
     ratios_at_once(p, ratio, &n, NULL);
     p->most_slow = p->n > 3 && are_slow_outside(p, ratio, 2); /* no leaf yet; of three nodes, one pair runs */
-    drop_limited_pairs(p, ratio);
     p->leaf = bb_at_once_find(p->partner, ratio, p->rounds, p->h->nodes, SLOW_AT_ONCE, MAX(1, p->h->tiers[0].nodes));
     is_half = 2 * (p->leaf.last - p->leaf.first + 1) >= p->n; /* then all pairs of the other half leave theirs, too */
     if (p->leaf.slow >= 3 && p->leaf.slow >= 3 * p->leaf.fast && (p->leaf.slow > 3 || p->leaf.fast == 0) &&

@@ -15,17 +15,23 @@ int bb_health_all_rounds(int n)
  * suspects: a good node may have had only bad partners. */
 enum { EVERY_PAIR_NODES = 16 };
 
-int bb_health_rounds(const struct bb_health *h, enum bb_health_test test)
+/* Returns the number of rounds of the circle method. */
+static int count_turns(const struct bb_health *h)
 {
     const int active = bb_health_active(h);
     int n = 1;
 
-    if (test != BB_HEALTH_PAIRS)
-        return test == BB_HEALTH_BISECTION ? BB_HEALTH_CUTS : 1;
     while (1 << (n - 1) < active)
         n++;
     n = h->rounds > 0 ? h->rounds : h->every_pair && active <= EVERY_PAIR_NODES ? active : n;
     return MIN(n, bb_health_all_rounds(active));
+}
+
+int bb_health_rounds(const struct bb_health *h, enum bb_health_test test)
+{
+    if (test == BB_HEALTH_PAIRS)
+        return bb_pairs_count_rounds(h, count_turns(h));
+    return test == BB_HEALTH_BISECTION ? BB_HEALTH_CUTS : 1;
 }
 
 bool bb_pairs_is_inside(const struct bb_pairs *p, int a, int b)
@@ -33,36 +39,35 @@ bool bb_pairs_is_inside(const struct bb_pairs *p, int a, int b)
     return p->has_domains && bb_health_is_same_domain(p->h, a, b);
 }
 
-double bb_pairs_share_of_group(const struct bb_pairs *p, const int *partner, int node,
-                               const struct bb_health_tier *tier, bool alone)
+/* Returns the share of its rate that a node gets from the uplinks of its leaf or pod. partner: as of bb_pairs_share */
+static double share_of_group(const struct bb_pairs *p, const int *partner, int node, const struct bb_health_tier *tier)
 {
     const int size = tier->nodes, group = node / size;
     const double latency = p->h->latency;
     int leaving = 0;
 
-    for (int n = group * size; n < MIN((group + 1) * size, p->h->nodes) && !alone; n++)
+    for (int n = group * size; n < MIN((group + 1) * size, p->h->nodes) && partner; n++)
         leaving += partner[n] >= 0 && partner[n] / size != group && !bb_pairs_is_inside(p, n, partner[n]);
     return 1 / (latency + (1 - latency) * fmax(1, MAX(1, leaving) * tier->oversubscription / size));
 }
 
-double bb_pairs_share(const struct bb_pairs *p, const int *partner, int node, bool alone)
+double bb_pairs_share(const struct bb_pairs *p, const int *partner, int a, int b)
 {
     const struct bb_health *h = p->h;
     double share = 1;
 
-    for (size_t i = 0; i < sizeof h->tiers / sizeof *h->tiers && !bb_pairs_is_inside(p, node, partner[node]); i++) {
+    for (int i = 0; i < BB_HEALTH_TIERS && !bb_pairs_is_inside(p, a, b); i++) {
         const struct bb_health_tier *tier = &h->tiers[i];
 
-        if (tier->nodes > 0 && node / tier->nodes != partner[node] / tier->nodes)
-            share = fmin(share, fmin(bb_pairs_share_of_group(p, partner, node, tier, alone),
-                                     bb_pairs_share_of_group(p, partner, partner[node], tier, alone)));
+        if (tier->nodes > 0 && a / tier->nodes != b / tier->nodes)
+            share = fmin(share, fmin(share_of_group(p, partner, a, tier), share_of_group(p, partner, b, tier)));
     }
     return share;
 }
 
-double bb_health_uplink_share(struct bb_health *h, const int *partner, int node)
+double bb_health_uplink_share(struct bb_health *h, const int *partner, int a, int b)
 {
-    return bb_pairs_share(&(struct bb_pairs){.h = h, .has_domains = bb_health_has_domains(h)}, partner, node, false);
+    return bb_pairs_share(&(struct bb_pairs){.h = h, .has_domains = bb_health_has_domains(h)}, partner, a, b);
 }
 
 void bb_pairs_set_shares(struct bb_health *h, enum bb_health_test test, const double *shares, size_t n)
@@ -94,7 +99,7 @@ void bb_pairs_restore_values(const struct bb_pairs *p, bool inside, struct bb_he
 
 bool bb_pairs_is_of_best(const struct bb_pairs *p, int node, int other)
 {
-    return bb_pairs_is_inside(p, node, other) == (p->weight[node] == 0);
+    return bb_pairs_is_inside(p, node, other) != p->by_nics[node];
 }
 
 struct bb_health_finding bb_pairs_finding(const struct bb_pairs *p, enum bb_health_part part, int node, int gpu,
@@ -136,14 +141,14 @@ int bb_health_test_pairs(struct bb_health *h)
     int rc = 0, suspects = 0, n;
     size_t before;
 
-    bb_pairs_start(&p, bb_health_rounds(h, BB_HEALTH_PAIRS));
+    bb_pairs_start(&p, count_turns(h));
     TRY(bb_pairs_measure_rounds(&p));
+    h->all_paths = p.turns == bb_health_all_rounds(p.n);
     for (int i = 0; i < p.n; i++)
         suspects += bb_pairs_is_suspect(&p, p.node[i]);
-    if (2 * suspects > p.n && p.rounds < bb_health_all_rounds(p.n) && p.n <= EVERY_PAIR_NODES) {
+    if (2 * suspects > p.n && p.turns < bb_health_all_rounds(p.n) && p.n <= EVERY_PAIR_NODES) {
         h->rounds = p.n;
         rc = bb_health_test_pairs(h);
-    h->all_paths = p.turns == bb_health_all_rounds(p.n);
         goto out;
     }
     TRY(bb_pairs_find_rails(&p));

@@ -23,16 +23,18 @@ struct bb_pairs {
     struct bb_health *h;
     int *node, n;     /* [n] the nodes that take part */
     int *order;       /* [n] the same, in the order of the circle method */
-    int rounds, kept; /* kept: with the measurements of suspects that follow the rounds */
+    int turns;        /* number of rounds of the circle method, each with one or several measurements */
+    int rounds, kept; /* number of these measurements; kept: with those of suspects that follow them */
     int *partner;     /* [kept][nodes] */
-    /* [kept][nodes * gpus] values / the share of its rate that a pair gets while the others run; those of pairs in one
-     * of several NVLink domains as if NICs had connected them */
+    /* [kept][nodes * gpus] values / the share of its rate that a pair gets alone; those of pairs in one of several
+     * NVLink domains as if NICs had connected them */
     double *values;
     double *best;    /* [nodes * gpus] best value of each GPU, likewise; NaN: none */
-    double *weight;  /* [nodes] of the values in best: the share / that of the pair alone; 0: none, or in a domain */
+    bool *by_nics;   /* [nodes] NICs connected the pairs of the values in best */
     bool *untested;  /* [nodes * gpus] after all measurements: the NIC had no fast partner over a fast path */
     bool *excused;   /* [nodes * gpus] slow paths, and slow NICs of the partners, explain the low values of the NIC */
     int *again;      /* [nodes] partners of another measurement */
+    int *load;       /* [tiers][nodes] number of its pairs that leave each leaf and each pod */
     double *retried; /* [nodes * gpus] values of that measurement */
     /* of the values of all pairs that NICs connect, if there are any: against them all parts are judged, so that a slow
      * NIC is not three paths */
@@ -58,14 +60,10 @@ struct bb_slow_pair {
 
 bool bb_pairs_is_inside(const struct bb_pairs *p, int a, int b); /* in one of several NVLink domains */
 
-/* bb_pairs_share_of_group - return the share of its rate that a node gets from the uplinks of its leaf or pod, alone or
- *   while the others run.
- * bb_pairs_share - return the share of its rate that a pair gets from oversubscribed leaves and pods, alone or while
- *   the others run. Pairs in an NVLink domain do not use uplinks.
+/* bb_pairs_share - return the share of its rate that a pair of nodes gets from oversubscribed leaves and pods while the
+ *   others run. Pairs in an NVLink domain do not use uplinks. partner: [nodes]; NULL: the pair is alone
  * bb_pairs_set_shares - set the lowest and the highest share of pairs. shares: [n], NaN: not measured */
-double bb_pairs_share_of_group(const struct bb_pairs *p, const int *partner, int node,
-                               const struct bb_health_tier *tier, bool alone);
-double bb_pairs_share(const struct bb_pairs *p, const int *partner, int node, bool alone);
+double bb_pairs_share(const struct bb_pairs *p, const int *partner, int a, int b);
 void bb_pairs_set_shares(struct bb_health *h, enum bb_health_test test, const double *shares, size_t n);
 
 /* bb_pairs_nvlink_factor - return what is expected of a pair in an NVLink domain / of one that NICs connect, or, if
@@ -90,8 +88,12 @@ double bb_pairs_reference(const struct bb_pairs *p, int gpu);
 
 /* ---- measurement (pair_rounds.c): functions that return int return 0, or the first error of `measure` ---- */
 
-/* bb_pairs_start - allocate for this number of rounds; p->h is set. The caller calls bb_pairs_end. */
-void bb_pairs_start(struct bb_pairs *p, int rounds);
+/* bb_pairs_start - schedule this number of rounds of the circle method; p->h is set. A measurement has as many pairs
+ *   of a round as uplinks carry with what each of them gets alone: under more load, a slow path does not show.
+ *   The caller calls bb_pairs_end.
+ * bb_pairs_count_rounds - return the number of measurements of this number of rounds. */
+void bb_pairs_start(struct bb_pairs *p, int turns);
+int bb_pairs_count_rounds(const struct bb_health *h, int turns);
 void bb_pairs_end(struct bb_pairs *p);
 
 /* bb_pairs_measure_rounds - measure all rounds.

@@ -21,8 +21,8 @@
  * 4. Each other measured value below a limit is a finding, unless a finding about the class or an end has no better
  *    level.
  *
- * Values are judged by what the uplinks of oversubscribed leaves leave to a pair while others run, and NICs by the
- * pairs with the least load on them. Pairs of consecutive nodes that are fast with each other, but slow with most
+ * As many pairs are measured at once as the uplinks of oversubscribed leaves and pods carry with what each of them gets
+ * alone. Only the bisection loads them fully, and is judged by what they leave to a pair meanwhile. Pairs of consecutive nodes that are fast with each other, but slow with most
  * others, share a slow leaf switch; pairs that are slow only while all pairs run at once share a slow fabric, such as
  * oversubscribed leaves that are not in the profile. A part
  * that is slow in some of its measurements only is a warning: a NIC that is slow with several partners which are
@@ -86,7 +86,7 @@ extern const struct bb_health_test_row {
     enum bb_health_part part;
 } bb_health_tests[BB_HEALTH_TESTS];
 
-enum { BB_HEALTH_CUTS = 3 };
+enum { BB_HEALTH_CUTS = 3, BB_HEALTH_TIERS = 2 };
 extern const char *const bb_health_cuts[BB_HEALTH_CUTS]; /* which pairs of nodes a cut of the bisection has */
 
 enum { BB_HEALTH_REFERENCE_PEERS = 3 }; /* number of values from which they are compared with their median */
@@ -148,7 +148,7 @@ struct bb_health {
     struct bb_health_tier {
         int nodes; /* 0: unknown, or none */
         double oversubscription;
-    } tiers[2];
+    } tiers[BB_HEALTH_TIERS];
     double latency; /* part of the time of a pair alone that loaded uplinks do not lengthen; 0: none, or unknown */
     bb_health_measure *measure;
     int (*expect)(
@@ -194,8 +194,8 @@ bool bb_health_has_domains(const struct bb_health *h);
 int bb_health_domain_nodes(const struct bb_health *h);
 
 /* bb_health_uplink_share - return the part of its rate that a pair of nodes gets from oversubscribed leaves and pods
- * while the others run. partner: [nodes], as of bb_health_measure. */
-double bb_health_uplink_share(struct bb_health *h, const int *partner, int node);
+ * while the others run. partner: [nodes], as of bb_health_measure; NULL: the pair is alone. */
+double bb_health_uplink_share(struct bb_health *h, const int *partner, int a, int b);
 
 /* bb_health_remark - return a finding without values. node, other, gpu: -1: does not apply. */
 struct bb_health_finding bb_health_remark(enum bb_health_test test, enum bb_health_part part,

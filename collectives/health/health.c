@@ -867,7 +867,7 @@ static int start_health(struct run *r)
     int rc = 0;
 
     if (bb_health_has(&r->options, "gpu"))
-        bb_session_warn_slow_gemms(s, "EMU_DATA=off");
+        bb_session_warn_slow_gemms(s, "--from copies, or EMU_DATA=off");
     bb_health_print_head(&r->report);
     if (s->world.rank == 0)
         TRY(bb_health_save_verdicts(&r->report, BB_HEALTH_START));

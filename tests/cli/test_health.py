@@ -1039,6 +1039,14 @@ def test_drain_names_what_fails_of_no_node(busbar, tmp_path):
     assert quiet.stdout.splitlines() == lines[at - 1:at + 1]
 
 
+def test_emulated_gpus_with_data_are_tested_without_gemms(busbar):
+    """GEMMs of 8192 rows on the CPU do not end; the stages from copies on do."""
+    done = busbar.run("health", "--quick", "-T", 1, ranks=2, env={"EMU_CLUSTER": "h100-sxm-ib", "EMU_DATA": "on"})
+    assert done.returncode == 4 and "GEMMs on the CPU, which takes very long; try: --from copies, or EMU_DATA=off\n" in done.stderr, done.stderr
+    done = busbar.run("health", "--quick", "--from", "copies", ranks=2, env={"EMU_CLUSTER": "h100-sxm-ib", "EMU_DATA": "on"})
+    assert done.returncode == 0 and "try: " not in done.stderr, done.stderr
+
+
 def test_slow_rail_is_not_a_slow_node(busbar, tmp_path):
     slow = ",".join(f"link=node{node}-nic1:0.79" for node in range(4))
     root, found, _ = health(busbar, tmp_path, "--only", "pairs", ranks=8, nodes=4, status=5, slow=slow)

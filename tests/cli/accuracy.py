@@ -36,6 +36,7 @@ MAMBA = ("nemotron3_nano", "nemotron3_super")
 LAYERS = {"dense": "DENSE", "many experts": "MANY_EXPERTS", "Mamba": "MAMBA"}  # in accuracy.def
 PENALTIES = pathlib.Path(__file__).parents[2] / "proxies/offline/layouts/penalty.def"
 SHARDED = ("WHOLE", "SHARDED_ON_NODE", "SHARDED_OVER_NODES")
+CONTEXTS = ("SHORT_CONTEXT", "LONG_CONTEXT", "SHORT_CONTEXT_CP", "LONG_CONTEXT_CP")
 EXPERTS_OF_GPU = ("NO_EXPERTS", "FEW_EXPERTS", "MANY_EXPERTS_PER_GPU")
 LAYER_EXPERTS = {"qwen3_next": 512, "qwen3_": 128, "deepseek_v2": 160, "deepseek": 256, "llama4": 128, "gpt_oss": 128, "grok": 8, "mixtral": 8}
 
@@ -143,34 +144,37 @@ def table(errors):
 
 
 def layout_of(row):
-    """Returns the kind of layout for the penalties of --best-layout: experts, tp, whether cp and pp, sharded parameters, long context."""
+    """Returns the kind of layout for the penalties of --best-layout: (experts, tp, whether pp, sharded parameters), and (context, cp)."""
     words = dict(re.findall(r"--(\S+) ([^-]\S*)", row["words"]))
     size = {name: int(words.get(name, 1)) for name in ("tp", "cp", "pp", "ep")}
     cluster = json.loads((CLUSTERS / f"{row['cluster']}.json").read_text())
     sharded = words.get("dp-sync") in ("zero3", "hsdp")
     experts = next((count for model, count in LAYER_EXPERTS.items() if row["model"].startswith(model)), 0)
-    return (experts and 1 + (experts // size["ep"] >= 8), size["tp"], size["cp"] > 1, size["pp"] > 1,
-            sharded and 1 + (int(words["ranks"]) > cluster["gpus_per_node"]), "long context" in kind(row))
+    layout = (experts and 1 + (experts // size["ep"] >= 8), size["tp"], size["pp"] > 1, sharded and 1 + (int(words["ranks"]) > cluster["gpus_per_node"]))
+    return layout, CONTEXTS[2 * (size["cp"] > 1) + ("long context" in kind(row))]
 
 
 def penalties(errors):
     """Returns the rows of proxies/offline/layouts/penalty.def, by kind of layout: by how much steps of Megatron-LM took longer than
     predicted, compared with the other steps of their kind(), because all layouts of a search are of one kind(). The mean includes two
-    steps that took as long as predicted, so that a single step has a third of the weight."""
+    steps that took as long as predicted, so that a single step has a third of the weight. Kinds of fewer than four
+    steps have the mean of all steps with their tp, pp, sharding and experts, with any cp and length of samples, if these are four or more."""
     errors = [(row, error) for row, error in errors if kind(row)[0].startswith("megatron") and "--dp-sync zero2" not in row["words"]
               and half(row) != "checking"]
     means = {of: statistics.mean(error for row, error in errors if kind(row) == of) for of in {kind(row) for row, _ in errors}}
     rows = [(layout_of(row), (1 + means[kind(row)]) / (1 + error) - 1, abs(error)) for row, error in errors]
     lines = []
-    for of in sorted({of for of, *_ in rows}):
-        its = [longer for layout, longer, _ in rows if layout == of]
-        experts, tp, cp, pp, sharded, long = of
-        flags = ", ".join((str(cp).lower(), str(pp).lower(), SHARDED[sharded], str(long).lower(), EXPERTS_OF_GPU[experts]))
-        lines.append(f"{{{tp}, {flags}, {len(its)}, "
-                     f"{max(0, sum(its) / (len(its) + 2)):.3f}}},\n")
+    for of in sorted({layout for (layout, _), *_ in rows}):
+        experts, tp, pp, sharded = of
+        known = sum(layout == of for (layout, _), *_ in rows) >= 4
+        for context in (*CONTEXTS, *["ANY_CONTEXT"] * known):
+            its = [longer for (layout, length), longer, _ in rows if layout == of and context in (length, "ANY_CONTEXT")]
+            if len(its) >= (4 if known else 1):
+                lines.append(f"{{{tp}, {str(pp).lower()}, {SHARDED[sharded]}, {EXPERTS_OF_GPU[experts]}, {context}, {len(its)}, "
+                             f"{max(0, sum(its) / (len(its) + 2)):.3f}}},\n")
     for experts, name in enumerate(EXPERTS_OF_GPU):
-        its = sorted(size for of, _, size in rows if of[0] == experts)
-        lines.append(f"{{0, false, false, WHOLE, false, {name}, {len(its)}, {its[math.ceil(0.8 * (len(its) + 1)) - 1]:.3f}}},\n")
+        its = sorted(size for (of, _), _, size in rows if of[0] == experts)
+        lines.append(f"{{0, false, WHOLE, {name}, ANY_CONTEXT, {len(its)}, {its[math.ceil(0.8 * (len(its) + 1)) - 1]:.3f}}},\n")
     return "".join(lines)
 
 

@@ -6,6 +6,7 @@ import re
 import shlex
 
 import pytest
+from accuracy import STEPS, kind, layout_of
 from conftest import ROOT
 from test_suggestions import alternatives, apply
 
@@ -314,14 +315,14 @@ def test_best_layout_ranks_by_published_steps_of_such_layouts(busbar):
     """The penalty of penalty.def is added to the step before layouts are compared. No step with zb-h1 is published."""
     args = "--model llama3_8b --layers 8 --ranks 8 --global-batch-size 64 --seq-length 2048 --cluster h100-sxm-ib --cp 1 --dp-sync distributed --best-layout"
     best = plan(busbar, f"{args} --explain=--schedule=zb-h1")["best_layout"]
-    kinds = dict(re.findall(r"\{(\d+, false, \w+, WHOLE, false), NO_EXPERTS, \d+, (\S+)\}", PENALTIES.read_text()))
-    none = float(kinds["0, false, false, WHOLE, false"])
+    kinds = dict(reversed(re.findall(r"\{(\d+, \w+), WHOLE, NO_EXPERTS, (?:SHORT|ANY)_CONTEXT, \d+, (\S+)\}", PENALTIES.read_text())))
+    none = float(kinds["0, false"])
     assert max(map(float, kinds.values())) == none == best["explained"]["penalty"]
     rows = best["layouts"]
     assert any(row["penalty"] > 0 for row in rows)
     for row in rows:
         pp = "true" if row["pp"] > 1 else "false"
-        assert row["penalty"] == (none if row["schedule"] == "zb-h1" else float(kinds[f"{row['tp']}, false, {pp}, WHOLE, false"]))
+        assert row["penalty"] == (none if row["schedule"] == "zb-h1" else float(kinds[f"{row['tp']}, {pp}"]))
     ranked = [row["step_us"] * (1 + row["penalty"]) for row in rows]
     assert ranked == sorted(ranked)
     text = busbar.run("plan", "transformer", *args.split(), "--explain", "--schedule zb-h1", emulated=False).stdout
@@ -331,10 +332,25 @@ def test_best_layout_ranks_by_published_steps_of_such_layouts(busbar):
     assert (numbers_of(listed[1]) if listed else []) == [k + 1 for k, row in enumerate(rows) if row["penalty"] == none]
     tp, pp = next((row["tp"], row["pp"]) for row in rows if row["penalty"] == 0)
     text = busbar.run("plan", "transformer", *args.split(), "--explain", f"--tp {tp} --pp {pp} --schedule 1f1b", emulated=False).stdout
-    assert re.search(rf"#   penalty of this layout, 0.0%: relative to the prediction, the \d+ published steps? with tp {tp}(, \w+ above 1)* took on average no longer than other published steps; penalty of layout 1, ", text)
+    assert re.search(rf"#   penalty of this layout, 0.0%: relative to the prediction, the \d+ published steps? with tp {tp}, pp (1|above 1), no experts, (cp 1, short|any cp and) context took on average no longer than other published steps; penalty of layout 1, ", text)
     assert "sorted by step + penalty" not in busbar.run("plan", "transformer", *args.split(), "--software", "jax", emulated=False).stdout
     text = busbar.run("plan", "transformer", *args.split(), "--schedule", "zb-h1", "--tp", 1, "--pp", 2, "--tokens", "1T", emulated=False).stdout
     assert f" restarts and evaluation; {100 * none:.1f}% longer with the penalty of layout 1\n" in text
+
+
+def test_layouts_with_few_published_steps_have_the_penalty_of_all_with_their_tp_and_pp(busbar):
+    """Two steps with tp 8, pp 1 and 32K or more tokens are published, both with cp above 1. Less cp is no reason for a larger penalty."""
+    args = "plan transformer --model llama3_70b --ranks 64 --seq-length 32768 --global-batch-size 32 --cluster b200-sxm-ib --gemm-precision mxfp8 --tp 8 --pp 1 --best-layout".split()
+    rows = json.loads(busbar.run(*args, "--json", "-", emulated=False).stdout)["best_layout"]["layouts"]
+    assert sorted(row["cp"] for row in rows) == [1, 2, 4, 8] and len({row["penalty"] for row in rows}) == 1
+    assert [row["step_us"] for row in rows] == sorted(row["step_us"] for row in rows)
+    layouts = [layout_of(row) for row in STEPS if kind(row)[0].startswith("megatron") and "--dp-sync zero2" not in row["words"]]
+    its = [context for layout, context in layouts if layout == (0, 8, False, 0)]
+    assert its.count("LONG_CONTEXT_CP") == 2 and "LONG_CONTEXT" not in its
+    text = busbar.run(*args, "--explain", "--cp 1", emulated=False).stdout
+    assert f"the {len(its)} published steps with tp 8, pp 1, no experts, any cp and context took on average longer than other published steps" in text
+    text = busbar.run(*(word.replace("32768", "8192") for word in args), "--explain", "--cp 1", emulated=False).stdout
+    assert f"the {its.count('SHORT_CONTEXT')} published steps with tp 8, pp 1, no experts, cp 1, short context took on average longer " in text
 
 
 def explain(busbar, layout, more=""):

@@ -8,6 +8,7 @@
 
 enum experts { NO_EXPERTS, FEW_EXPERTS, MANY_EXPERTS_PER_GPU };
 enum sharding { WHOLE, SHARDED_ON_NODE, SHARDED_OVER_NODES };
+enum context { SHORT_CONTEXT, LONG_CONTEXT, SHORT_CONTEXT_CP, LONG_CONTEXT_CP, ANY_CONTEXT }; /* CP: cp above 1 */
 
 static enum sharding sharding_of(const struct bb_layout_choice *c, const struct bb_layout_subject *of)
 {
@@ -15,19 +16,27 @@ static enum sharding sharding_of(const struct bb_layout_choice *c, const struct 
 }
 
 /* Written by tests/cli/accuracy.py --write. longer: time that published steps of a kind of layout took on average,
- * relative to the prediction, minus 1; 0 if it was less. tp 0: kinds without published steps; longer is the error that
- * 80 % of the published steps of Megatron-LM with as many experts do not exceed. */
+ * relative to the prediction, minus 1; 0 if it was less. ANY_CONTEXT: of four or more steps, for layouts whose context has
+ * fewer; it follows the rows of single contexts. tp 0: kinds without published steps; longer is the error that 80 % of the
+ * published steps of Megatron-LM with as many experts do not exceed. */
 static const struct kind {
     int tp;
-    bool cp, pp;
+    bool pp;
     enum sharding sharding;
-    bool long_context;
     enum experts experts;
+    enum context context;
     int steps;
     double longer;
 } kinds[] = {
 #include "proxies/offline/layouts/penalty.def"
 };
+
+static enum context context_of(const struct bb_layout_choice *c, const struct bb_layout_subject *of)
+{
+    if (c->cp > 1)
+        return of->tokens >= BB_LONG_CONTEXT ? LONG_CONTEXT_CP : SHORT_CONTEXT_CP;
+    return of->tokens >= BB_LONG_CONTEXT ? LONG_CONTEXT : SHORT_CONTEXT;
+}
 
 /* No published step of Megatron-LM has this schedule, or ZeRO-2. */
 static bool is_unpublished(const struct bb_layout_choice *c)
@@ -38,16 +47,15 @@ static bool is_unpublished(const struct bb_layout_choice *c)
 static const struct kind *kind_of(const struct bb_layout_choice *c, const struct bb_layout_subject *of)
 {
     struct kind k = {.tp = is_unpublished(c) ? 0 : c->tp,
-                     .cp = c->cp > 1,
                      .pp = c->pp > 1,
                      .sharding = sharding_of(c, of),
-                     .long_context = of->tokens >= BB_LONG_CONTEXT};
+                     .context = context_of(c, of)};
     const struct kind *row = kinds;
 
     k.experts = of->experts == 0 ? NO_EXPERTS : of->experts / c->ep < MANY_EXPERTS ? FEW_EXPERTS : MANY_EXPERTS_PER_GPU;
     while (row->experts != k.experts ||
-           (row->tp && (row->tp != k.tp || row->cp != k.cp || row->pp != k.pp || row->sharding != k.sharding ||
-                        row->long_context != k.long_context)))
+           (row->tp && (row->tp != k.tp || row->pp != k.pp || row->sharding != k.sharding ||
+                        (row->context != k.context && row->context != ANY_CONTEXT))))
         row++;
     return row;
 }
@@ -65,14 +73,18 @@ bool bb_layouts_is_published(const struct bb_layout_choice *c, const struct bb_l
 void bb_layouts_penalty_text(const struct bb_layout_choice *c, const struct bb_layout_subject *of, char *text,
                              size_t size)
 {
-    static const char *const with[] = {"", ", fewer than 8 experts on a GPU", ", 8 or more experts on a GPU"};
+    static const char *const with[] = {", no experts", ", fewer than 8 experts on a GPU",
+                                       ", 8 or more experts on a GPU"};
     static const char *const sharded[] = {"", ", zero3 on one node", ", zero3 over several nodes"};
+    static const char *const contexts[] = {", cp 1, short context", ", cp 1, long context",
+                                           ", cp above 1, short context", ", cp above 1, long context",
+                                           ", any cp and context"};
     const struct kind *k = kind_of(c, of);
-    char layout[128];
+    char layout[160];
 
-    snprintf(layout, sizeof(layout), "%stp %d%s%s%s%s", c->schedule == BB_ZB_H1 ? "schedule zb-h1, " : "", c->tp,
-             c->cp > 1 ? ", cp above 1" : "", c->pp > 1 ? ", pp above 1" : "",
-             c->sync == BB_SYNC_ZERO2 ? ", zero2" : sharded[sharding_of(c, of)], with[k->experts]);
+    snprintf(layout, sizeof(layout), "%stp %d, pp %s%s%s%s", c->schedule == BB_ZB_H1 ? "schedule zb-h1, " : "", c->tp,
+             c->pp > 1 ? "above 1" : "1", c->sync == BB_SYNC_ZERO2 ? ", zero2" : sharded[sharding_of(c, of)],
+             with[k->experts], contexts[k->tp ? k->context : context_of(c, of)]);
     if (k->tp == 0)
         snprintf(text, size,
                  "no published step has %s; 80%% of the other published steps took within %.1f%% of "

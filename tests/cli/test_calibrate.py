@@ -535,7 +535,7 @@ def test_plan_names_variants_that_the_calibration_did_not_measure(busbar, cluste
     done = busbar.run("plan", "all_reduce", "reduce", "--ranks", 8, "--sizes", "1G", "--cluster", tmp_path / "mine.json", "--json", "plan.json",
                       emulated=False, cwd=tmp_path)
     assert re.findall("# accuracy: (.*)", done.stdout) == json.loads((tmp_path / "plan.json").read_text())["predicted"]["accuracy"]
-    assert done.stdout.endswith("# accuracy: reduce, not measured on these ranks: unknown error with ring Simple between nodes, not measured\n")
+    assert done.stdout.endswith("# accuracy: reduce, not measured on these ranks: error unknown with ring Simple between nodes, not measured\n")
     assert "ring Simple between nodes" in plan("transformer", "--model", "gpt2_small", "--ranks", 8, "--dp-sync", "zero3")
     (tmp_path / "mine.json").rename(tmp_path / "one.json")
     calibrate(files["one"], files["two"], files["four"], "--from", tmp_path / "one.json", "--gpus-per-node", 4)
@@ -786,15 +786,18 @@ def test_left_out_collectives_are_in_the_report_the_profile_and_plan(busbar, cal
         f"{left_out['size_p90_percent']:.2g}%, of sizes that the calibration left out",
         f"all_gather, not measured on these ranks: median error {left_out['collective_median_percent']:.2g}%, 90% within "
         f"{left_out['collective_p90_percent']:.2g}%, of collectives that the calibration left out",
-        "alltoall, not measured on these ranks: unknown error"]
+        "alltoall, not measured on these ranks: error unknown"]
+    (tmp_path / "few.json").write_text(json.dumps(profile | {"left_out": left_out | {"size_rows": 0}}))
+    few = busbar.json("plan", "all_reduce", "--ranks", 8, "--sizes", "1M", "--cluster", tmp_path / "few.json", tmp_path=tmp_path, emulated=False)
+    assert few["predicted"]["accuracy"] == ["all_reduce, measured from 1 MiB to 128 MiB: error unknown, because too few sizes were measured to leave some out"]
 
 
 @pytest.mark.parametrize("line, what", [
     ("all_reduce --ranks 8 -b 1M -e 128M -f 8", "all_reduce, measured from 1 MiB to 128 MiB: "),
     ("all_reduce --ranks 8 -b 1M -e 1G -f 8", "all_reduce, measured from 1 MiB to 128 MiB, extrapolated up to 1 GiB: "),
     ("all_reduce --ranks 8 --sizes 1G,4K", "all_reduce, measured from 1 MiB to 128 MiB, extrapolated down to 4 KiB and up to 1 GiB: "),
-    ("all_reduce --ranks 4 --sizes 1M", "all_reduce, not measured on these ranks, extrapolated from 8 ranks on 1 node: unknown error"),
-    ("all_reduce --ranks 64 --sizes 1M", "all_reduce, not measured on these ranks, extrapolated from 1 to 8 nodes, may be far off: unknown error"),
+    ("all_reduce --ranks 4 --sizes 1M", "all_reduce, not measured on these ranks, extrapolated from 8 ranks on 1 node: error unknown"),
+    ("all_reduce --ranks 64 --sizes 1M", "all_reduce, not measured on these ranks, extrapolated from 1 to 8 nodes, may be far off: error unknown"),
     ("transformer --model gpt3_1_3b --ranks 8", " of the bytes are in collectives on numbers of ranks or of sizes that the calibration did not measure, "
                                               "for example all_reduce of 408.6 MiB on 8 ranks"),
     ("transformer --model gpt3_1_3b --ranks 16", "; extrapolated: 100% of the bytes are in collectives on"),
@@ -816,7 +819,7 @@ def test_two_numbers_of_nodes_predict_no_other(busbar, calibrate, tmp_path):
     for name, text in (("1.log", h100_log()), ("2.log", h100_log("ab", rows=((8, 23.7), (1 << 20, 67.4), (1 << 30, 4729))))):
         (tmp_path / name).write_text(text)
     calibrate("1.log", "2.log")
-    for ranks, what in ((32, "extrapolated from 1 and 2 to 4 nodes, may be far off: unknown error"), (16, "measured from 8 B to 1 GiB: ")):
+    for ranks, what in ((32, "extrapolated from 1 and 2 to 4 nodes, may be far off: error unknown"), (16, "measured from 8 B to 1 GiB: ")):
         plan = busbar.json("plan", "all_reduce", "--ranks", ranks, "--sizes", "1M", "--cluster", tmp_path / "mine.json", tmp_path=tmp_path, emulated=False)
         assert what in plan["predicted"]["accuracy"][0]
 
@@ -1039,7 +1042,7 @@ def test_small_errors_have_one_form(busbar, tmp_path):
     lines = re.findall("# accuracy: (.*)", done.stdout)
     assert lines == json.loads((tmp_path / "r.json").read_text())["predicted"]["accuracy"]
     error = "median error and 90% of errors below 0.1%, of collectives that the calibration left out"
-    assert lines == [f"all_reduce, not measured on these ranks: {error}", f"all_gather, not measured on these ranks: unknown error with ring Simple within a node, not measured; otherwise {error}"], done.stdout
+    assert lines == [f"all_reduce, not measured on these ranks: {error}", f"all_gather, not measured on these ranks: error unknown with ring Simple within a node, not measured; otherwise {error}"], done.stdout
 
 
 @pytest.mark.parametrize("change,message", [({"bytes": [8, 8]}, "ascending"), ({"factor": [1, 0]}, "factors"), ({"factor": [1]}, "factor"),

@@ -19,10 +19,11 @@ def mean_of(errors):
     return statistics.mean(map(abs, errors))
 
 
-def text_of_errors(logs, per_size, fitted):
+def text_of_errors(ranks, per_size, fitted):
     """Logs and the errors of their sizes as the text of a kind in published.def."""
     parts = [f"{100 * mean:.0f}% {name} ({collective_accuracy.too(bias)})" for name, _, mean, bias in collective_accuracy.by_size(per_size)]
-    text = f"{logs} log{'s' * (logs > 1)} of nccl-tests{', to which the profile was fitted' * fitted}: error {', '.join(parts)}"
+    gpus = f"{min(ranks)} to {max(ranks)}" if len(set(ranks)) > 1 else ranks[0]
+    text = f"{len(ranks)} log{'s' * (len(ranks) > 1)} of nccl-tests on {gpus} GPUs{', to which the profile was fitted' * fitted}: error {', '.join(parts)}"
     return text.replace("(", "(forecasts on average ", 1)
 
 
@@ -37,8 +38,8 @@ def test_predictions_match_nccl_tests_logs(busbar, golden):
         name = (f'"{log["collective"]}", BB_{accuracy.generation(log).upper()}, {where}, "{collective_accuracy.transport(log)}"' +
                 " one-process" * ("one-process" in log["cluster"]),
                 bool(log.get("fitted")))
-        kind = kinds.setdefault(name, [0])
-        kind[0] += 1
+        kind = kinds.setdefault(name, [[]])
+        kind[0].append(log["ranks"])
         kind += errors.items()
         print(f"\n{log['id']:42} mean {100 * mean:5.1f} %, worst {100 * max(errors.values(), key=abs):+6.1f} %", end="")
         if mean > log["most_mean"]:
@@ -48,9 +49,9 @@ def test_predictions_match_nccl_tests_logs(busbar, golden):
         del kinds[name]
     kinds = {name: kind for name, kind in kinds.items() if not name[1] or (name[0], False) not in kinds}
     golden("../../../proxies/offline/bench_plan/published.def",
-           "".join(f'{{{kind}, "{text_of_errors(logs, errors, fitted)}"}},\n' for (kind, fitted), (logs, *errors) in sorted(kinds.items())))
-    for words, line in (("all_reduce --ranks 8 --cluster h100-sxm-ib", "Hopper on one node: 7 logs of nccl-tests: error "),
-                        ("all_reduce --ranks 16 --cluster aws-p5", "Hopper on several nodes, efa-v2: 3 logs of nccl-tests: error "),
+           "".join(f'{{{kind}, "{text_of_errors(ranks, errors, fitted)}"}},\n' for (kind, fitted), (ranks, *errors) in sorted(kinds.items())))
+    for words, line in (("all_reduce --ranks 8 --cluster h100-sxm-ib", "Hopper on one node: 7 logs of nccl-tests on 4 to 8 GPUs: error "),
+                        ("all_reduce --ranks 16 --cluster aws-p5", "Hopper on several nodes, efa-v2: 3 logs of nccl-tests on 16 to 128 GPUs: error "),
                         ("all_gather --ranks 64 --cluster h100-sxm-ib --set inter.gbps=24", "Hopper on several nodes, infiniband: no published timing of this kind (of the profile without --set)\n"),
                         ("all_gather --ranks 64 --cluster h100-sxm-ib", "Hopper on several nodes, infiniband: no published timing of this kind\n"),
                         ("all_gather --ranks 64 --cluster h100-sxm-ib --slow node1:0.5", "Hopper on several nodes, infiniband: no published timing of this kind (of plans without --slow)\n"),

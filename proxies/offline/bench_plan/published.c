@@ -78,7 +78,7 @@ static bool describe_unmeasured(const struct bb_cluster *c, bool (*is_used)[2], 
     bool others = false;
 
     if (any[0] || any[1])
-        snprintf(text, UNKNOWN_TEXT, "unknown error with %s%s%s, not measured", names[0], any[0] && any[1] ? ", " : "",
+        snprintf(text, UNKNOWN_TEXT, "error unknown with %s%s%s, not measured", names[0], any[0] && any[1] ? ", " : "",
                  names[1]);
     for (int v = 0; v <= BB_NCCL_VARIANTS; v++)
         for (int inter = 0; inter < 2; inter++)
@@ -149,7 +149,7 @@ void bb_collective_accuracy_text(const struct bb_cluster *c, enum bb_coll_kind k
     const bool measured = found < c->n_measured && c->measured[found].max_bytes > 0;
     const struct bb_left_out *errors = &c->left_out[measured ? BB_LEFT_OUT_SIZES : BB_LEFT_OUT_COLLECTIVES];
     const size_t bytes[2] = {smallest, largest};
-    char range[120], error[120] = "unknown error", unknown[UNKNOWN_TEXT] = "";
+    char range[120], error[120] = "error unknown", unknown[UNKNOWN_TEXT] = "";
     bool holds, others = true;
 
     if (!c->is_calibrated) {
@@ -160,6 +160,8 @@ void bb_collective_accuracy_text(const struct bb_cluster *c, enum bb_coll_kind k
     if (holds && errors->rows > 0 && (measured || bb_colls[kind].flags & BB_COLL_ESTIMATED)) {
         describe_error(errors, measured ? "sizes" : "collectives", error);
         others = describe_unmeasured(c, is_used, unknown);
+    } else if (measured && errors->rows == 0) {
+        snprintf(error, sizeof(error), "error unknown, because too few sizes were measured to leave some out");
     }
     snprintf(text, BB_PUBLISHED_TEXT, "%s, %s: %s%s%s", bb_colls[kind].name, range, unknown,
              unknown[0] && others ? "; otherwise " : "", unknown[0] && !others ? "" : error);

@@ -154,6 +154,8 @@ int bb_json_number_at(const json_t *object, const char *key, const char *where, 
 {
     const json_t *value = json_object_get(object, key);
 
+    if (json_is_string(value))
+        return bb_err(BB_EUSAGE, "%s: '%s' is '%.60s', expected a number", where, key, json_string_value(value));
     if (!json_is_number(value))
         return bb_err(BB_EUSAGE, "%s: '%s' is missing or not a number", where, key);
     *out = json_number_value(value);

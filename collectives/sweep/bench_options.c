@@ -8,6 +8,8 @@
 #include "collectives/ops/foreign_options.h"
 #include "collectives/overlap/overlap_metrics.h"
 
+#include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 static const char *dtype_or_all(size_t i)
@@ -194,6 +196,8 @@ static int add_collective(struct bb_sweep *s, const char *word)
     static const struct bb_foreign_name modes[] = {
         {"osu_latency osu_bw osu_bibw pingpong ping-pong latency bandwidth", "p2p", "p2p", NULL}, {0}};
     const int kind = bb_coll_find(word);
+    char size[16];
+    size_t bytes;
 
     if (bb_foreign_find(modes, word, strlen(word)))
         return bb_err(BB_EUSAGE, "%s: latency and bandwidth of each pair of ranks; try: busbar bench p2p", word);
@@ -202,6 +206,10 @@ static int add_collective(struct bb_sweep *s, const char *word)
     for (int i = 0; i < s->n_colls; i++)
         if (s->colls[i] == kind)
             return bb_err(BB_EUSAGE, "collective %s is given twice", word);
+    snprintf(size, sizeof(size), "1%.12s", word);
+    if (kind < 0 && isalpha((unsigned char)*word) && bb_parse_bytes(size, &bytes) == 0)
+        return bb_err(BB_EUSAGE, "'%s' is a unit of bytes, which follows its number without a blank (for example 128M)",
+                      word);
     if (kind < 0)
         return bb_reject_unknown_at("collective", word, coll_or_all);
     s->colls[s->n_colls++] = kind;

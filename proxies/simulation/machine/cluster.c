@@ -516,6 +516,17 @@ static bool is_utf8(const char *text)
     return is_valid;
 }
 
+static int reject_path(const char *path)
+{
+    const bool is_variant = strncmp(path, "nccl.", 5) == 0;
+    char names[200] = "";
+
+    for (int i = 0; is_variant && i < BB_NCCL_ALGORITHMS; i++)
+        snprintf(names + strlen(names), sizeof(names) - strlen(names), " %s", bb_nccl_algorithms[i]);
+    return bb_err(BB_EUSAGE, "--set: the profile has no key '%s'%s%s", path,
+                  is_variant ? ", expected nccl.ALGORITHM.PROTOCOL.KEY with an algorithm of:" : "", names);
+}
+
 /* Adds KEY=VALUE of --set to `changes`; a transport changes the profile at once. */
 static int add_change(json_t *root, json_t *changes, const char *change)
 {
@@ -543,7 +554,7 @@ static int add_change(json_t *root, json_t *changes, const char *change)
     else if (parent)
         json_object_set(parent, key, value);
     else
-        rc = bb_err(BB_EUSAGE, "--set: the profile has no key '%s'", path);
+        rc = reject_path(path);
     json_decref(value);
     free(path);
     return rc;

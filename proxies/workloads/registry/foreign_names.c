@@ -340,10 +340,10 @@ const struct bb_foreign_name bb_foreign_options[] = {
 };
 
 const struct bb_foreign_name bb_foreign_programs[] = {
-    {"gpt-2", "gpt2_large", "gpt2_large 48 4", NULL},
+    {"gpt-2", "gpt2_large", "gpt2_large 48 2", NULL},
     {"gpt-3", "gpt3", "gpt3 4", NULL},
     {"gpt-3-moe", "gpt3_moe", "gpt3_moe 4", NULL},
-    {"bert", "bert_large", "bert_large 24 4", NULL},
+    {"bert", "bert_large", "bert_large 24 2", NULL},
     {"mpi4dl now-dl", "spatial or gems", "spatial --model amoebanet_d", NULL},
     {"amoebanet", "a model of spatial and gems", "spatial --model amoebanet_d", NULL},
     {"amoebanet_run benchmark_amoebanet_sp", "spatial", "spatial --model amoebanet_d", NULL},
@@ -379,7 +379,7 @@ const struct bb_foreign_name bb_foreign_programs[] = {
     {"qlora", "transformer --lora-rank, with frozen weights of 16 bits (those of QLoRA are not modelled)",
      "transformer --model llama3_8b --lora-rank 16", NULL},
     {"horovod resnet residual_network replicas sync", "data_parallel", "data_parallel --model resnet50", NULL},
-    {"seeds pipeline", "gpt2_large, bert_large, resnet50, dlrm or gpt3", "gpt2_large 48 4", NULL},
+    {"seeds pipeline", "gpt2_large, bert_large, resnet50, dlrm or gpt3", "gpt2_large 48 2", NULL},
     {"pytorch_synthetic_benchmark", "scaling", "scaling --format synthetic", NULL},
     {NULL, NULL, NULL, NULL},
 };

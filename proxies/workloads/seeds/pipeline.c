@@ -99,9 +99,17 @@ static int fill_defaults(struct bb_proxy_config *c)
     return 0;
 }
 
+/* Returns the largest number of stages up to `most` that divides the layers and the ranks. */
+static int find_stages(const struct bb_proxy_config *c, int most)
+{
+    while (most > 1 && (c->layers % most || c->ranks % most))
+        most--;
+    return most;
+}
+
 static int validate_layout(const struct bb_proxy_config *c)
 {
-    int l = c->layers, s = c->stages;
+    int l = c->layers, s = c->stages, fitting = find_stages(c, s);
     char near[BB_MULTIPLES_TEXT];
 
     if (s < 2)
@@ -111,6 +119,10 @@ static int validate_layout(const struct bb_proxy_config *c)
     if (l % s)
         return bb_err(BB_EUSAGE, "%s: %d layers are not divisible by %d stages; try: %s layers", c->proxy, l, s,
                       bb_multiples(l, s, near));
+    if (c->ranks % s && fitting > 1)
+        return bb_err(BB_EUSAGE,
+                      "%s: %d ranks are not a multiple of %d (stages); possible: %s ranks; with %d ranks: %s %d %d",
+                      c->proxy, c->ranks, s, bb_multiples(c->ranks, s, near), c->ranks, c->proxy, l, fitting);
     return bb_args_check_ranks(c, s, "stages");
 }
 

@@ -188,8 +188,8 @@ static int parse_words(struct bb_nccl_tests_options *o, int argc, char **argv)
     struct bb_opts set = {
         .usage = usage,
         .doc = "Accepts the options of the nccl-tests program with this name and prints its table and "
-               "footer.\nDefaults are those of nccl-tests: -b 32M -e 32M -i 1M -f 1 -n 20 -w 1 -c 1 -a 1 --repeats "
-               "1.\nDefaults in parentheses are those of busbar bench.\n"
+               "footer.\nDefaults of nccl-tests: -b 32M -e 32M -i 1M -f 1 -n 20 -w 1 -c 1 -a 1 --repeats 1. "
+               "For\nthese options, the defaults in parentheses below apply only to busbar bench.\n"
                "See also `busbar bench --help`.",
         .tables = tables};
     struct bb_positionals others;

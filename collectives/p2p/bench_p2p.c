@@ -829,12 +829,13 @@ static void print_counts(const struct p2p *p, const char *limits)
 
     fprintf(out, "# %d slow link%s %s", links, bb_plural(links), limits);
     if (p->n_matrices > 1)
-        fprintf(out, " in %d matrices, where bandwidth in one direction has two links per pair", p->n_matrices);
+        fprintf(out, " in %d matrices (for bandwidth in one direction, a pair of ranks has two links)", p->n_matrices);
     if (ranks > 0)
-        fprintf(out, ", among them all links between nodes, or all inside the node, of %d rank%s", ranks,
-                bb_plural(ranks));
+        fprintf(out, "; %d rank%s", ranks, bb_plural(ranks));
     if (nodes > 0)
-        fprintf(out, " and %d node%s", nodes, bb_plural(nodes));
+        fprintf(out, "%s%d node%s", ranks > 0 ? " and " : "; ", nodes, bb_plural(nodes));
+    if (ranks + nodes > 0)
+        fprintf(out, " with only slow links between nodes, or only slow links inside the node");
     fputc('\n', out);
 }
 

@@ -28,9 +28,9 @@ def times_text(ratio):
     return f"{ratio:.3g} times" if is_number(ratio) else "- times"
 
 
-def names(items, most=4):
+def names(items, most=4, separator=", "):
     items = [str(item) for item in items]
-    return ", ".join(items[:most]) + (f" and {len(items) - most} more" if len(items) > most else "")
+    return separator.join(items[:most]) + (f" and {len(items) - most} more" if len(items) > most else "")
 
 
 FORMS = {"": str, "time": time_text, "bytes": bytes_text, "share": share_text, "percent": percent_text, "names": names,
@@ -518,7 +518,7 @@ def failed_combinations(result):
             error = next(iter(one.get("stderr") or ()), one["state"]).removeprefix("busbar: ")
             errors[error].append(settings_text(one.get("settings") or {}))
     for error, settings in list(errors.items())[:4]:
-        yield f"Failed: {names(settings)}: {error}."
+        yield f"Failed: {names(settings, separator='; ')}: {error}."
 
 
 # ---- health ----------------------------------------------------------------------------------------------------------

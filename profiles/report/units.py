@@ -12,7 +12,7 @@ def bytes_text(value):
     if not is_number(value):
         return "-"
     step = 0
-    while step < len(BYTES) - 1 and abs(value) >= 1024 ** (step + 1):
+    while step < len(BYTES) - 1 and abs(value) >= 1023.5 * 1024 ** step:  # 4 digits show 1024
         step += 1
     return f"{value / 1024 ** step:.4g} {BYTES[step]}"
 

@@ -233,8 +233,8 @@ def test_oversubscribed_leaf_uplinks_are_the_bottleneck(predicted, fabric):
     assert predicted(ZERO3, fabric(nodes_per_leaf=2, leaf_oversubscription=1))["step_us"] == undisturbed["step_us"]
 
 
-@pytest.mark.parametrize("ratio, changes, ending", [(1, False, "gradients: NIC, optimizer: memory"), (2, False, "leaf uplinks are busy [0-9.]+% of the step: no bottleneck; assumes that each leaf switch has 4 consecutive nodes .*"),
-                                                    (16, True, "leaf uplinks are busy [0-9.]+% of the step; assumes that each leaf switch has 4 consecutive nodes .*")])
+@pytest.mark.parametrize("ratio, changes, ending", [(1, False, "gradients: NIC, optimizer: memory"), (2, False, "leaf uplinks are busy [0-9.]+% of the step: no bottleneck; assumes that each leaf switch connects 4 consecutive nodes .*"),
+                                                    (16, True, "leaf uplinks are busy [0-9.]+% of the step; assumes that each leaf switch connects 4 consecutive nodes .*")])
 def test_plan_says_whether_leaf_uplinks_are_the_bottleneck(busbar, predicted, ratio, changes, ending):
     leaves = f"{ZERO3} --set fabric.nodes_per_leaf=4 --set fabric.leaf_oversubscription={ratio}"
     assert (predicted(leaves)["step_us"] > 1.01 * predicted(ZERO3)["step_us"]) == changes

@@ -159,12 +159,12 @@ def test_reports_the_sms_of_timed_kernels(busbar, tmp_path):
         (line,) = [line for line in done.stdout.splitlines() if "where the time goes" in line]
         return run["breakdown"]["compute_sms"], line.partition("; ")[2]
 
-    assert occupied_sms("--compute", "timed") == (1, "timed kernels occupy 1 of 100 SMs")
-    assert occupied_sms("--compute", "timed", "--compute-sms", 999) == (100, "timed kernels occupy 100 of 100 SMs")
+    assert occupied_sms("--compute", "timed") == (1, "each timed kernel occupies 1 of 100 SMs")
+    assert occupied_sms("--compute", "timed", "--compute-sms", 999) == (100, "each timed kernel occupies 100 of 100 SMs")
     one = {"proxy": ("data_parallel", "--model", "resnet18_cifar", "--scale-counts", "0.01")}  # dlrm has two communicators
     for proxy, ctas, sms in ((one, None, 68), (one, "8", 92), (one, "60", 40), ({}, None, 50), ({}, "8", 84), ({}, "60", 40)):
         free = occupied_sms("--compute", "timed", "--compute-sms", "free", **proxy, **({"NCCL_MAX_CTAS": ctas} if ctas else {}))
-        assert free == (sms, f"timed kernels occupy {sms} of 100 SMs")
+        assert free == (sms, f"each timed kernel occupies {sms} of 100 SMs")
     assert occupied_sms("--compute", "gemm", "--scale-counts", "0.01") == (None, "")
 
 

@@ -514,6 +514,9 @@ def test_settings_that_are_not_given_are_a_dash():
                    combinations=combinations)
     found = ["Failed: gemm-precision -: no memory.", "step_us: from 4000 ms (gemm-precision fp8) to 5000 ms (gemm-precision -)."]
     assert findings.of(study) == found
+    study.data["combinations"].append({**combinations[0], "settings": {"ranks": 8, "gemm-precision": "fp8"}})
+    assert findings.of(study)[0] == "Failed: gemm-precision -; ranks 8, gemm-precision fp8: no memory."
+    study.data["combinations"].pop()
     study.data.update(columns=["options.ep", "options.set", *study.data["columns"]], rows=[[8 * (i + 1), "a", *row] for i, row in enumerate(study.data["rows"])])
     assert findings.of(study) == found  # what was given is no finding
 
@@ -641,7 +644,7 @@ def test_printed_output_of_old_nccl_tests(busbar, tmp_path, plotly):
 
 def test_units_of_numbers():
     assert [units.time_text(v) for v in (1.234567, 9999, 10000, 1e7, None)] == ["1.235 us", "9999 us", "10 ms", "10 s", "-"]
-    assert [units.bytes_text(v) for v in (0, 1023, 1024, 80e9)] == ["0 B", "1023 B", "1 KiB", "74.51 GiB"]
+    assert [units.bytes_text(v) for v in (0, 1023, 1024, 2 ** 30 - 64, 80e9)] == ["0 B", "1023 B", "1 KiB", "1 GiB", "74.51 GiB"]
 
 
 def mutants(data, n, seed):

@@ -348,7 +348,7 @@ static void print_times(const struct bb_run_report *r, FILE *out)
 static void print_busy_sms(const struct bb_run_report *r, bool any, FILE *out)
 {
     if (any)
-        fprintf(out, "; timed kernels occupy %d of %d SMs", r->compute_sms, r->session->devices[0].sm_count);
+        fprintf(out, "; each timed kernel occupies %d of %d SMs", r->compute_sms, r->session->devices[0].sm_count);
     fputc('\n', out);
 }
 

@@ -198,9 +198,9 @@ int bb_cluster_load_changed(const char *name_or_path, const struct bb_opt_texts 
     "key is its path in the profile's JSON, for a variant of NCCL nccl.ring.LL.base_us; intra.gbps, "                  \
     "intra.latency_us and inter.latency_us also change NCCL's variants (a rate or a shorter latency by the same "      \
     "factor, a longer one by the same time per step); uplinks of leaf switches (4:1): --set "                          \
-    "fabric.nodes_per_leaf=16 --set fabric.leaf_oversubscription=4 (consecutive nodes); a leaf per NIC: --set "        \
-    "fabric.rails=true "                                                                                               \
-    "(rail-only: fabric.nodes_per_leaf of all nodes); another network between nodes: --set transport=NAME, of "        \
+    "fabric.nodes_per_leaf=16 --set fabric.leaf_oversubscription=4 (consecutive nodes); a leaf per NIC: also "         \
+    "--set fabric.rails=true (rail-only: fabric.nodes_per_leaf of all nodes); another network between nodes: --set "   \
+    "transport=NAME, of "                                                                                              \
     "efa-v1-2021 efa-v1 efa-v2 efa-v3 efa-v4 roce tcpx tcpxo"
 /* bb_cluster_set_gpus_per_node - restricts the job to the first `gpus` GPUs of each node and the NICs of these GPUs; leaves
  * and pods keep the uplinks of all NICs.

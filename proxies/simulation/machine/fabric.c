@@ -81,8 +81,9 @@ const char *bb_fabric_placement_text(const struct bb_cluster *c, char text[BB_PL
     text[0] = '\0';
     if (nodes > 1 && bb_fabric_is_oversubscribed(c, BB_LEAF))
         snprintf(text, BB_PLACEMENT_TEXT,
-                 "assumes that each leaf switch has %d consecutive nodes of the job; if each node has a leaf switch of "
-                 "its own, with the uplinks of one node: --set fabric.nodes_per_leaf=1",
+                 "assumes that each leaf switch connects %d consecutive nodes of the job; if no two nodes of the job "
+                 "share a "
+                 "leaf switch: --set fabric.nodes_per_leaf=1",
                  nodes);
     return text;
 }

@@ -790,6 +790,7 @@ static int make_expectations(void *arg)
     TRY(bb_world_bcast(w, &r->health.domain_nodes, sizeof r->health.domain_nodes, 0));
     TRY(bb_world_bcast(w, &r->health.inside, sizeof r->health.inside, 0));
     TRY(bb_world_bcast(w, r->health.tiers, sizeof r->health.tiers, 0));
+    TRY(bb_world_bcast(w, &r->health.latency, sizeof r->health.latency, 0));
     TRY(bb_world_bcast(w, &r->health.node_gpus, sizeof r->health.node_gpus, 0));
     TRY(bb_world_bcast(w, &r->health.node_nics, sizeof r->health.node_nics, 0));
     TRY(bb_world_bcast(w, &r->health.node_gpus_source, sizeof r->health.node_gpus_source, 0));

@@ -452,6 +452,12 @@ def test_bisection_is_the_cut_with_the_least_bandwidth(busbar, tmp_path, slow, v
     assert (f", lowest {lowest:.4g}, expected " in done.stdout) == bool(slow), done.stdout  # the median, without the slow leaf
 
 
+def fabric_of(tmp_path, gpus, **fabric):
+    profile = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())
+    (tmp_path / "leaf.json").write_text(json.dumps({**profile, "gpus_per_node": gpus, "nics_per_node": gpus, "fabric": fabric}))
+    return str(tmp_path / "leaf.json")
+
+
 @pytest.mark.parametrize("gpus, nodes, leaf, over, rails, slow, found, args", [
     (1, 8, 4, 4, False, "link=node1-node6:0.3", {("path", 1)}, ()), (1, 8, 4, 4, False, "link=node1-to-node6:0.3", {("path", 1)}, ("--only", "pairs")),
     (1, 8, 2, 2, False, "link=node1-node6:0.6,link=node0-node4:0.6", {("path", 0), ("path", 1)}, ()),
@@ -459,14 +465,25 @@ def test_bisection_is_the_cut_with_the_least_bandwidth(busbar, tmp_path, slow, v
     (1, 5, 2, 2, False, "link=node4-nic0:0.6", {("nic", 4)}, ()), (1, 6, 2, 3, False, "link=node2-nic0:0.3", {("nic", 2)}, ())])
 def test_uplinks_of_oversubscribed_leaves_hide_no_fault(busbar, tmp_path, gpus, nodes, leaf, over, rails, slow, found, args):
     """A pair that shares uplinks with others is slow on a fast path, too. Two nodes at 3:1 have the uplinks of two thirds of a NIC."""
-    profile = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())
-    (tmp_path / "leaf.json").write_text(json.dumps({**profile, "gpus_per_node": gpus, "nics_per_node": gpus,
-                                                    "fabric": {"nodes_per_leaf": leaf, "leaf_oversubscription": over, "rails": rails}}))
-    root, _, done = health(busbar, tmp_path, *args, "--rounds", nodes - 1 + nodes % 2, ranks=gpus * nodes, nodes=nodes, status=5, slow=slow, EMU_CLUSTER=str(tmp_path / "leaf.json"))
+    cluster = fabric_of(tmp_path, gpus, nodes_per_leaf=leaf, leaf_oversubscription=over, rails=rails)
+    root, _, done = health(busbar, tmp_path, *args, "--rounds", nodes - 1 + nodes % 2, ranks=gpus * nodes, nodes=nodes, status=5, slow=slow, EMU_CLUSTER=cluster)
     assert {(f["part"], f["node"]) for f in root["findings"] if f["level"] == "fail"} >= found, done.stdout
     assert {f["part"] for f in root["findings"]} <= {"nic", "path"} and "none slow" not in done.stdout
-    healthy, _, done = health(busbar, tmp_path, *args, "--rounds", nodes - 1 + nodes % 2, ranks=gpus * nodes, nodes=nodes, EMU_CLUSTER=str(tmp_path / "leaf.json"))
+    healthy, _, done = health(busbar, tmp_path, *args, "--rounds", nodes - 1 + nodes % 2, ranks=gpus * nodes, nodes=nodes, EMU_CLUSTER=cluster)
     assert not healthy["findings"] and f"pairs of nodes tested: {nodes * (nodes - 1) // 2} of {nodes * (nodes - 1) // 2}, none slow" in done.stdout
+
+
+@pytest.mark.parametrize("gpus, nodes, over, slow, found", [
+    (1, 12, 4, "link=node0-nic0:0.72", {("fail", "nic", 0, 0)}), (1, 11, 3, "link=leaf2:0.4", {("fail", "leaf", 6, None)}),
+    (2, 5, 4, "link=node3-node2:0.62", {("fail", "path", 2, None)})])
+def test_slow_parts_of_leaves_of_three_nodes(busbar, tmp_path, gpus, nodes, over, slow, found):
+    """At 4:1, uplinks leave 0.75 of a NIC to a pair alone: every rank divides by the same part, so that all make the same measurements. With
+    --quick, node 8 has no partner in its leaf before it is measured again. The path has 0.83 of what its uplinks leave, and explains the rails."""
+    root, seen, done = health(busbar, tmp_path, ranks=gpus * nodes, nodes=nodes, slow=slow, status=5,
+                              EMU_CLUSTER=fabric_of(tmp_path, gpus, nodes_per_leaf=3, leaf_oversubscription=over))
+    assert {f for f in seen if f[0] == "fail"} == found, done.stdout
+    for f in root["findings"]:
+        assert f["part"] != "path" or (f["value"] == pytest.approx(0.62 * 48.5, rel=0.06) and f["value"] / f["median"] == pytest.approx(0.83, abs=0.02))
 
 
 def test_nodes_are_unknown_if_the_bisection_fails_and_a_path_is_not_tested(busbar, tmp_path):

@@ -237,8 +237,8 @@ static double ratio_of(const struct bb_health_finding *f)
 /* Returns what part of its expectation a value of a finding is, or of what its peers reach, if that is less. */
 static double part_left(const struct bb_health *h, const struct bb_health_finding *f)
 {
-    const double part =
-        isnan(f->expected) ? f->value / h->expected[f->test] : NAN; /* judged by peers, which may be slow, too */
+    /* judged by peers, which may be slow, too, or by what uplinks leave to the path */
+    const double part = isnan(f->expected) || f->part == BB_HEALTH_A_PATH ? f->value / h->expected[f->test] : NAN;
 
     return fmin(ratio_of(f), part);
 }

@@ -201,6 +201,8 @@ int bb_pairs_add_slow(struct bb_pairs *p, const struct bb_slow_pair *pairs, int 
             TRY(find_direction(p, &f));
         if (f.part == BB_HEALTH_A_PATH && pair->gpus > 1 && pair->fast == 0)
             f.gpu = -1;
+        if (f.part == BB_HEALTH_A_PATH && !bb_pairs_is_inside(p, pair->a, pair->b))
+            bb_pairs_scale(&f, bb_pairs_share(p, NULL, pair->a, pair->b));
         bb_health_add(p->h, &f);
     }
 out:

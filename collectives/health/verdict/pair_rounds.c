@@ -301,14 +301,17 @@ out:
     return rc;
 }
 
-/* Adds to the measurement a suspect and a node that is none and has no partner yet, a different one for each try. */
+/* Adds to the measurement a suspect and a node that is none and has no partner yet, a different one for each try; in
+ * the first one, if possible, a node of the same leaf: its uplinks may be what is slow. */
 static bool add_suspect(struct bb_pairs *p, int i, int try)
 {
-    for (int k = 0; k < p->n; k++) {
+    const int leaf = try == 1 && p->h->tiers[0].nodes > 0 ? p->h->tiers[0].nodes : p->h->nodes;
+
+    for (int k = 0; k < 2 * p->n; k++) {
         const int other = p->node[(i + k * (k + 1) / 2 + 7 * try) % p->n];
 
-        if (p->again[other] < 0 && !bb_pairs_is_suspect(p, other) && bb_pairs_is_of_best(p, p->node[i], other) &&
-            add_pair(p, p->again, p->node[i], other))
+        if (p->again[other] < 0 && (k >= p->n || p->node[i] / leaf == other / leaf) && !bb_pairs_is_suspect(p, other) &&
+            bb_pairs_is_of_best(p, p->node[i], other) && add_pair(p, p->again, p->node[i], other))
             return true;
     }
     return false;

@@ -88,13 +88,16 @@ double bb_pairs_nvlink_factor(const struct bb_pairs *p)
     return p->h->inside / (isnan(expected) ? p->between : expected);
 }
 
-void bb_pairs_restore_values(const struct bb_pairs *p, bool inside, struct bb_health_finding *f)
+void bb_pairs_scale(struct bb_health_finding *f, double factor)
 {
-    const double factor = inside ? bb_pairs_nvlink_factor(p) : 1;
-
     f->value *= factor;
     f->expected *= factor;
     f->median *= factor;
+}
+
+void bb_pairs_restore_values(const struct bb_pairs *p, bool inside, struct bb_health_finding *f)
+{
+    bb_pairs_scale(f, inside ? bb_pairs_nvlink_factor(p) : 1);
 }
 
 bool bb_pairs_is_of_best(const struct bb_pairs *p, int node, int other)

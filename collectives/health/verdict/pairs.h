@@ -68,11 +68,13 @@ void bb_pairs_set_shares(struct bb_health *h, enum bb_health_test test, const do
 
 /* bb_pairs_nvlink_factor - return what is expected of a pair in an NVLink domain / of one that NICs connect, or, if
  *   that is not known, their median.
+ * bb_pairs_scale - multiply the value, expectation and median of a finding.
  * bb_pairs_restore_values - give a finding about a pair in an NVLink domain its own values, in place of those that NICs
  *   would reach.
  * bb_pairs_is_of_best - return whether what connects a pair is what the best values of a node are from: NICs, or
  *   NVLink. */
 double bb_pairs_nvlink_factor(const struct bb_pairs *p);
+void bb_pairs_scale(struct bb_health_finding *f, double factor);
 void bb_pairs_restore_values(const struct bb_pairs *p, bool inside, struct bb_health_finding *f);
 bool bb_pairs_is_of_best(const struct bb_pairs *p, int node, int other);
 

@@ -239,16 +239,18 @@ static void read_line(struct line *l, char **argv)
 static const struct {
     const char *path[4], *option;
 } deepspeed_keys[] = {
-    {{"zero_optimization", "stage"}, "zero-stage"},
-    {{"zero_optimization", "zero_hpz_partition_size"}, "zero-hpz-partition-size"},
-    {{"zero_optimization", "offload_optimizer", "device"}, "offload-optimizer"},
-    {{"zero_optimization", "offload_param", "device"}, "offload-param"},
-    {{"train_batch_size"}, "train-batch-size"},
-    {{"train_micro_batch_size_per_gpu"}, "train-micro-batch-size-per-gpu"},
-    {{"gradient_accumulation_steps"}, "gradient-accumulation-steps"},
+    {{"zero_optimization", "stage"}, "stage"},
+    {{"zero_optimization", "zero_hpz_partition_size"}, "zero_hpz_partition_size"},
+    {{"zero_optimization", "offload_optimizer", "device"}, "offload_optimizer"},
+    {{"zero_optimization", "offload_param", "device"}, "offload_param"},
+    {{"train_batch_size"}, "train_batch_size"},
+    {{"train_micro_batch_size_per_gpu"}, "train_micro_batch_size_per_gpu"},
+    {{"gradient_accumulation_steps"}, "gradient_accumulation_steps"},
     {{"bf16", "enabled"}, "bf16"},
     {{"fp16", "enabled"}, "fp16"},
     {{"optimizer", "type"}, "optim"},
+    {{"communication_data_type"}, "communication_data_type"},
+    {{"data_types", "grad_accum_dtype"}, "grad_accum_dtype"},
 };
 
 /* Returns the words of a key: 1, or 0 without a value, or with one that the program sets ("auto"). */
@@ -260,12 +262,12 @@ static size_t read_key(const json_t *config, size_t key, char **word)
     for (const char *const *name = deepspeed_keys[key].path; *name; name++)
         value = json_object_get(value, *name);
     if (json_is_integer(value))
-        *word = bb_format("--%s=%" JSON_INTEGER_FORMAT, option, json_integer_value(value));
+        *word = bb_format("%s=%" JSON_INTEGER_FORMAT, option, json_integer_value(value));
     else if (json_is_string(value) && strcmp(json_string_value(value), "auto") != 0 &&
              strcmp(json_string_value(value), "none") != 0)
-        *word = bb_format("--%s=%s", option, json_string_value(value));
+        *word = bb_format("%s=%s", option, json_string_value(value));
     else if (json_is_true(value))
-        *word = bb_format("--%s", option);
+        *word = bb_format("%s=true", option);
     else
         return 0;
     return 1;
@@ -657,6 +659,20 @@ static bool translate_dispatcher(struct line *l, const struct item *item)
     return true;
 }
 
+/* Notes what the command has of DeepSpeed's file. */
+static void note_config(struct line *l, const struct item *item)
+{
+    char *keys = bb_format("%s", l->n_config ? "" : "no key that is modelled"), *before;
+
+    for (size_t i = 0; i < l->n_config; i++) {
+        before = keys;
+        keys = bb_format("%s%s%s", before, i ? " " : "", l->words[1 + i]);
+        free(before);
+    }
+    add_note(l, "read", item, keys);
+    free(keys);
+}
+
 /* DeepSpeed's switch or file; Hugging Face's switch has the file as its value. */
 static bool translate_deepspeed(struct line *l, const struct item *item)
 {
@@ -665,9 +681,10 @@ static bool translate_deepspeed(struct line *l, const struct item *item)
 
     if (item->value && !l->config)
         l->unread = item->value;
-    if (item->value)
-        add_note(l, "left out", item,
-                 l->config ? "the command has the file's ZeRO stage, batch, precision and optimizer" : CONFIG_FILE);
+    if (item->value && l->config)
+        note_config(l, item);
+    else if (item->value)
+        add_note(l, "left out", item, CONFIG_FILE);
     else if (has_stage)
         add_note(l, "left out", item, "the ZeRO stage is --dp-sync");
     else if (find_item(l, "deepspeed-config"))
@@ -715,7 +732,7 @@ static bool translate_tokens(struct line *l, const struct item *item)
     if (*value_of(l, "--cluster"))
         add_options(l, text, TRANSLATED);
     else
-        add_note(l, "with --cluster", NULL, text);
+        add_note(l, "with --cluster, add", NULL, text);
     free(text);
     return true;
 }
@@ -942,6 +959,11 @@ static bool is_torchtitan(const struct line *l)
     return false;
 }
 
+static bool is_deepspeed(const struct line *l)
+{
+    return l->config || find_item(l, "deepspeed deepspeed-config zero-stage");
+}
+
 /* Returns whether the line has a launcher or an option of DeepSpeed, Hugging Face or nanotron. */
 static bool is_torch(const struct line *l)
 {
@@ -967,7 +989,7 @@ static void add_software(struct line *l, bool has_cluster)
     if (has_cluster)
         add_options(l, text, COMPANION);
     else
-        add_note(l, "with --cluster", NULL, text);
+        add_note(l, "with --cluster, add", NULL, text);
 }
 
 /* Megatron-LM reduces gradients after the backward pass, unless it gets --overlap-grad-reduce. */
@@ -993,6 +1015,26 @@ static void add_loss(struct line *l)
         return;
     add_options(l, "--loss unfused", COMPANION);
     add_note(l, "added", NULL, "--loss unfused: Megatron-LM fuses the loss only with --cross-entropy-loss-fusion");
+}
+
+/* DeepSpeed reduces gradients in the 16-bit type of the parameters without communication_data_type (engine.py). */
+static void add_gradients(struct line *l)
+{
+    const char *type = translated_value(l, "--dtype");
+    char *text, *reason;
+    size_t at;
+
+    if (!is_deepspeed(l) || (strcmp(type, "bfloat16") != 0 && strcmp(type, "half") != 0) ||
+        *translated_value(l, "--grad-dtype") || !bb_opts_find(l->set, 0, "grad-dtype", 10, &at))
+        return;
+    text = bb_format("--grad-dtype %s", type);
+    reason = bb_format("%s: DeepSpeed's default of communication_data_type", text);
+    add_options(l, text, COMPANION);
+    add_note(l, "added", NULL, reason);
+    if (has_sync(l, "all_reduce") && strcmp(type, "bfloat16") == 0)
+        add_note(l, "not modelled", NULL, "sums of gradients in float, which DeepSpeed has without ZeRO");
+    free(text);
+    free(reason);
 }
 
 /* Adds torchtitan's recomputation: by default of operations, with a number of every n-th layer. */
@@ -1306,6 +1348,7 @@ static void translate_line(struct line *l)
     add_torchtitan(l);
     add_overlap(l);
     add_loss(l);
+    add_gradients(l);
     add_ranks_of_node(l);
     add_software(l, has_cluster);
     remove_micro_batches(l);

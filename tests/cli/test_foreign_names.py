@@ -105,7 +105,7 @@ MEGATRON = """--model llama3_70b --world-size 64 --tensor-model-parallel-size 8 
 def translated(busbar, *words):
     """The proposed command and the notes below it, except what --cluster would add: lists of (head, text)."""
     done = busbar.run(*words, emulated=False)
-    first, *notes = [line for line in done.stderr.splitlines() if not line.startswith("  with --cluster: ")]
+    first, *notes = [line for line in done.stderr.splitlines() if not line.startswith("  with --cluster, add: ")]
     assert done.returncode == 2 and done.stdout == ""
     notes = [("model.json", model[1]) if (model := re.fullmatch("  first write the model's file: echo '({.*})' >model.json", note)) else
              tuple(note.strip().split(": ", 1)) for note in notes]
@@ -142,7 +142,7 @@ def framework(busbar, typed, tmp_path):
     for cluster in ("", " --cluster h100-sxm-ib"):
         done = busbar.run("plan", *shlex.split(typed + cluster), emulated=False)
         command = done.stderr.splitlines()[0].split("; try: busbar ")[1]
-        for note in re.findall("  with --cluster: (--software .*)", done.stderr):
+        for note in re.findall("  with --cluster, add: (--software .*)", done.stderr):
             command += f" {note}"
         if model := re.search("  first write the model's file: (.*)", done.stderr):
             subprocess.run(["sh", "-c", model[1]], cwd=tmp_path, check=True)
@@ -611,7 +611,10 @@ FILE = {"zero_optimization": {"stage": 3, "overlap_comm": True}, "train_micro_ba
     ({"train_batch_size": 128}, "", "--global-batch-size 128 --micro-batch-size 2"),
     ({"train_batch_size": 128, "train_micro_batch_size_per_gpu": "auto"}, "", "--global-batch-size 128 --micro-batch-size 2"),
     ({"zero_optimization": {"stage": 1}, "bf16": {"enabled": False}, "fp16": {"enabled": True}}, "", "--dp-sync zero1 --dtype half --micro-batches 4"),
-    ({"gradient_accumulation_steps": "auto", "optimizer": {"type": "SGD"}}, "", "--optimizer sgd --micro-batch-size 2")])
+    ({"gradient_accumulation_steps": "auto", "optimizer": {"type": "SGD"}}, "", "--optimizer sgd --micro-batch-size 2"),
+    ({}, "", "--grad-dtype bfloat16 --micro-batches 4"), ({"communication_data_type": "fp32"}, "", "--grad-dtype float --micro-batches 4"),  # communication_data_type() of engine.py
+    ({"communication_data_type": "fp16"}, "", "--grad-dtype half --micro-batches 4"),
+    ({"zero_optimization": {"stage": 1}, "bf16": {"enabled": False}, "fp16": {"enabled": True}}, "", "--grad-dtype half --micro-batches 4")])
 @pytest.mark.parametrize("option", ["--deepspeed --deepspeed_config ds.json", "--deepspeed ds.json", "--deepspeed_config=ds.json"])
 def test_the_file_of_deepspeed_is_read(busbar, tmp_path, keys, typed, ours, option):
     (tmp_path / "ds.json").write_text(json.dumps({**FILE, **keys}))
@@ -620,6 +623,13 @@ def test_the_file_of_deepspeed_is_read(busbar, tmp_path, keys, typed, ours, opti
     assert "not read" not in done.stderr and set(re.findall(r"--\S+ \S+", ours)) <= set(re.findall(r"--\S+ [^-]\S*", line)), done.stderr
     assert ("--micro-batches" in line) == ("--micro-batches" in ours)
     assert busbar.run(*line.split(), "--quiet", emulated=False).returncode == 0
+
+
+def test_what_is_read_of_the_file_of_deepspeed_is_named(busbar, tmp_path):
+    (tmp_path / "ds.json").write_text(json.dumps({**FILE, "data_types": {"grad_accum_dtype": "fp32"}}))
+    done = busbar.run("plan", *"deepspeed --num_gpus 8 train.py --model llama3_8b --deepspeed ds.json".split(), emulated=False, cwd=tmp_path)
+    assert ("read: --deepspeed: stage=3 train_micro_batch_size_per_gpu=2 gradient_accumulation_steps=4 bf16=true optim=AdamW" in done.stderr
+            and "left out: --deepspeed" not in done.stderr and "left out: grad_accum_dtype: sums of gradients in another type" in done.stderr), done.stderr
 
 
 def test_a_file_that_is_not_read_is_named_before_the_command(busbar, tmp_path):

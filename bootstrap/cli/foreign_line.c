@@ -251,6 +251,14 @@ static const struct {
     {{"optimizer", "type"}, "optim"},
     {{"communication_data_type"}, "communication_data_type"},
     {{"data_types", "grad_accum_dtype"}, "grad_accum_dtype"},
+    {{"zero_optimization", "mics_shard_size"}, "mics_shard_size"},
+    {{"zero_optimization", "zero_quantized_weights"}, "zero_quantized_weights"},
+    {{"zero_optimization", "zero_quantized_nontrainable_weights"}, "zero_quantized_nontrainable_weights"},
+    {{"zero_optimization", "zero_quantized_gradients"}, "zero_quantized_gradients"},
+    {{"tensor_parallel", "autotp_size"}, "autotp_size"},
+    {{"sequence_parallel_size"}, "ds_sequence_parallel_size"},
+    {{"activation_checkpointing", "partition_activations"}, "partition_activations"},
+    {{"activation_checkpointing", "cpu_checkpointing"}, "cpu_checkpointing"},
 };
 
 /* Returns the words of a key: 1, or 0 without a value, or with one that the program sets ("auto"). */
@@ -659,6 +667,49 @@ static bool translate_dispatcher(struct line *l, const struct item *item)
     return true;
 }
 
+/* Notes the keys of a section that have no row above, except those with little influence. */
+static void note_unknown_keys(struct line *l, const char *section)
+{
+    static const struct bb_foreign_name usual[] = {
+        {.name = "contiguous_gradients reduce_bucket_size allgather_bucket_size sub_group_size round_robin_gradients "
+                 "stage3_prefetch_bucket_size stage3_param_persistence_threshold stage3_max_live_parameters "
+                 "stage3_max_reuse_distance stage3_gather_16bit_weights_on_model_save "
+                 "stage3_gather_fp16_weights_on_model_save load_from_fp32_weights elastic_checkpoint "
+                 "ignore_unused_parameters memory_efficient_linear legacy_stage1 offload_optimizer offload_param "
+                 "overlap_comm "
+                 "reduce_scatter=true allgather_partitions=true"},
+        {.name = NULL}};
+    const char *key;
+    json_t *value;
+
+    json_object_foreach(json_object_get(l->config, section), key, value)
+    {
+        char *word = bb_format("%s%s", key, json_is_true(value) ? "=true" : "");
+        const struct item item = {.typed = key};
+        bool is_known = bb_foreign_find(usual, key, strlen(key)) || bb_foreign_find(usual, word, strlen(word));
+
+        for (size_t i = 0; i < sizeof(deepspeed_keys) / sizeof(*deepspeed_keys); i++)
+            is_known |= strcmp(deepspeed_keys[i].path[0], section) == 0 && strcmp(deepspeed_keys[i].path[1], key) == 0;
+        if (!is_known)
+            add_note(l, "not read", &item, "a key of DeepSpeed's file without a row here");
+        free(word);
+    }
+}
+
+/* DeepSpeed's MiCS stores the shards in groups of this number of ranks. */
+static bool translate_mics(struct line *l, const struct item *item)
+{
+    const long size = read_number(item->value);
+    char *text = bb_format("--shard-size %ld", size);
+
+    if (size > 0) {
+        add_options(l, text, TRANSLATED);
+        add_options(l, "--dp-sync hsdp", OWN);
+    }
+    free(text);
+    return size != 0;
+}
+
 /* Notes what the command has of DeepSpeed's file. */
 static void note_config(struct line *l, const struct item *item)
 {
@@ -670,6 +721,8 @@ static void note_config(struct line *l, const struct item *item)
         free(before);
     }
     add_note(l, "read", item, keys);
+    note_unknown_keys(l, "zero_optimization");
+    note_unknown_keys(l, "tensor_parallel");
     free(keys);
 }
 
@@ -803,6 +856,7 @@ static const struct {
     {"moe-token-dispatcher-type", translate_dispatcher},
     {"deepspeed deepspeed-config", translate_deepspeed},
     {"config-file", translate_file},
+    {"mics-shard-size", translate_mics},
     {"tokenizer-type tokenizer-model vocab-file merge-file", translate_tokenizer},
     {"train-samples max-samples num-samples train-iters iters steps max-steps num-steps train-steps iterations "
      "num-iters niters",
@@ -1004,6 +1058,23 @@ static void add_overlap(struct line *l)
     add_options(l, "--no-overlap", COMPANION);
     add_note(l, "added", NULL,
              "--no-overlap: Megatron-LM overlaps reductions of gradients only with --overlap-grad-reduce");
+}
+
+/* DeepSpeed overlaps reductions with overlap_comm, whose default is true only for stage 3. */
+static void add_deepspeed_overlap(struct line *l)
+{
+    const json_t *given = json_object_get(json_object_get(l->config, "zero_optimization"), "overlap_comm");
+    size_t at;
+
+    if (!l->config || json_is_true(given) || is_megatron(l, true) || find_item(l, "overlap-comm no-overlap dp-sync") ||
+        !bb_opts_find(l->set, 0, "no-overlap", 10, &at))
+        return;
+    if (has_sync(l, "all_reduce zero1")) {
+        add_options(l, "--no-overlap", COMPANION);
+        add_note(l, "added", NULL, "--no-overlap: DeepSpeed overlaps reductions of ZeRO 0 to 2 only with overlap_comm");
+    } else if (json_is_false(given) || has_sync(l, "zero2")) {
+        add_note(l, "not modelled", NULL, "overlap_comm false: zero2 and zero3 overlap their reductions here");
+    }
 }
 
 /* Megatron-LM stores float copies of the logits, unless it gets --cross-entropy-loss-fusion. */
@@ -1347,6 +1418,7 @@ static void translate_line(struct line *l)
     has_cluster = add_cluster(l);
     add_torchtitan(l);
     add_overlap(l);
+    add_deepspeed_overlap(l);
     add_loss(l);
     add_gradients(l);
     add_ranks_of_node(l);

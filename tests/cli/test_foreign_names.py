@@ -613,6 +613,8 @@ FILE = {"zero_optimization": {"stage": 3, "overlap_comm": True}, "train_micro_ba
     ({"zero_optimization": {"stage": 1}, "bf16": {"enabled": False}, "fp16": {"enabled": True}}, "", "--dp-sync zero1 --dtype half --micro-batches 4"),
     ({"gradient_accumulation_steps": "auto", "optimizer": {"type": "SGD"}}, "", "--optimizer sgd --micro-batch-size 2"),
     ({}, "", "--grad-dtype bfloat16 --micro-batches 4"), ({"communication_data_type": "fp32"}, "", "--grad-dtype float --micro-batches 4"),  # communication_data_type() of engine.py
+    ({"zero_optimization": {"stage": 3, "mics_shard_size": 8}}, "", "--dp-sync hsdp --shard-size 8 --micro-batches 4"),
+    ({"zero_optimization": {"stage": 1}, "tensor_parallel": {"autotp_size": 4}}, "", "--tp 4 --dp-sync zero1 --micro-batches 4"),
     ({"communication_data_type": "fp16"}, "", "--grad-dtype half --micro-batches 4"),
     ({"zero_optimization": {"stage": 1}, "bf16": {"enabled": False}, "fp16": {"enabled": True}}, "", "--grad-dtype half --micro-batches 4")])
 @pytest.mark.parametrize("option", ["--deepspeed --deepspeed_config ds.json", "--deepspeed ds.json", "--deepspeed_config=ds.json"])
@@ -630,6 +632,18 @@ def test_what_is_read_of_the_file_of_deepspeed_is_named(busbar, tmp_path):
     done = busbar.run("plan", *"deepspeed --num_gpus 8 train.py --model llama3_8b --deepspeed ds.json".split(), emulated=False, cwd=tmp_path)
     assert ("read: --deepspeed: stage=3 train_micro_batch_size_per_gpu=2 gradient_accumulation_steps=4 bf16=true optim=AdamW" in done.stderr
             and "left out: --deepspeed" not in done.stderr and "left out: grad_accum_dtype: sums of gradients in another type" in done.stderr), done.stderr
+
+
+@pytest.mark.parametrize("zero,overlaps,note", [  # DeepSpeed's default of overlap_comm is true for stage 3 alone
+    ({"stage": 1}, False, "added: --no-overlap"), ({"stage": 1, "overlap_comm": True}, True, None), ({"stage": 2}, True, "not modelled: overlap_comm false"),
+    ({"stage": 3}, True, None), ({"stage": 3, "overlap_comm": False}, True, "not modelled: overlap_comm false"), ({"stage": 3, "reduce_bucket_size": 5e8, "reduce_scatter": True}, True, None),
+    ({"stage": 3, "reduce_scatter": False, "unheard_of": 1}, True, "not read: reduce_scatter unheard_of"), ({"stage": 3, "zero_quantized_weights": True}, True, "ZeRO++")])
+def test_other_keys_of_the_file_of_deepspeed_are_not_lost(busbar, tmp_path, zero, overlaps, note):
+    (tmp_path / "ds.json").write_text(json.dumps({**FILE, "zero_optimization": zero}))
+    done = busbar.run("plan", *"deepspeed --num_gpus 8 train.py --model llama3_8b --deepspeed ds.json".split(), emulated=False, cwd=tmp_path)
+    line = done.stderr.splitlines()[0].split("; try: busbar ")[1]
+    assert ("--no-overlap" not in line) == overlaps and busbar.run(*line.split(), "--quiet", emulated=False).returncode == 0, done.stderr
+    assert note in done.stderr if note else not re.search("not read|not modelled|--no-overlap", done.stderr), done.stderr
 
 
 def test_a_file_that_is_not_read_is_named_before_the_command(busbar, tmp_path):

@@ -359,7 +359,7 @@ LATE = " --no-overlap --loss unfused"  # any option that only Megatron-LM has
 FSDP = " --dp-sync zero3"  # torchtitan's default
 OPS = ("added", "--recompute ops: torchtitan's default of activation_checkpoint.mode; a configuration may have another")
 ADDED_FSDP = ("added", "--dp-sync zero3: torchtitan shards over all other ranks without data_parallel_shard_degree")
-STATES = "--use-precision-aware-optimizer has 4 bytes per state; states of 16 bits: --optimizer adam-bf16"
+STATES = "--use-precision-aware-optimizer has 4 bytes per state; states of 16 bits are modelled only without --dp-sync distributed: --optimizer adam-bf16"
 
 
 @pytest.mark.parametrize("typed,line,notes", [
@@ -632,6 +632,12 @@ def test_what_is_read_of_the_file_of_deepspeed_is_named(busbar, tmp_path):
     done = busbar.run("plan", *"deepspeed --num_gpus 8 train.py --model llama3_8b --deepspeed ds.json".split(), emulated=False, cwd=tmp_path)
     assert ("read: --deepspeed: stage=3 train_micro_batch_size_per_gpu=2 gradient_accumulation_steps=4 bf16=true optim=AdamW" in done.stderr
             and "left out: --deepspeed" not in done.stderr and "left out: grad_accum_dtype: sums of gradients in another type" in done.stderr), done.stderr
+
+
+def test_no_offload_is_advised_that_zero3_refuses(busbar, tmp_path):
+    (tmp_path / "ds.json").write_text(json.dumps({**FILE, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}}))
+    done = busbar.run("plan", *"deepspeed --num_gpus 8 train.py --model llama3_8b --deepspeed ds.json".split(), emulated=False, cwd=tmp_path)
+    assert "offload_optimizer: not modelled; --optimizer-cpu-offload requires --dp-sync distributed" in done.stderr and "similar" not in done.stderr
 
 
 @pytest.mark.parametrize("zero,overlaps,note", [  # DeepSpeed's default of overlap_comm is true for stage 3 alone

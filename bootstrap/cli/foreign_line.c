@@ -284,7 +284,8 @@ static size_t read_key(const json_t *config, size_t key, char **word)
 /* Sets l->words: the values of DeepSpeed's file before the options of the line, which replace them. */
 static void read_config(struct line *l, char **argv)
 {
-    static const struct bb_foreign_name names[] = {{.name = "deepspeed deepspeed-config"}, {.name = NULL}};
+    static const struct bb_foreign_name names[] = {{.name = "deepspeed deepspeed-config deepspeed-config-file"},
+                                                   {.name = NULL}};
     const size_t most = sizeof(deepspeed_keys) / sizeof(*deepspeed_keys);
     size_t n = 0;
 
@@ -740,9 +741,9 @@ static bool translate_deepspeed(struct line *l, const struct item *item)
         add_note(l, "left out", item, CONFIG_FILE);
     else if (has_stage)
         add_note(l, "left out", item, "the ZeRO stage is --dp-sync");
-    else if (find_item(l, "deepspeed-config"))
+    else if (find_item(l, "deepspeed-config deepspeed-config-file"))
         add_note(l, "left out", item, "in the file");
-    return item->value || has_stage || find_item(l, "deepspeed-config");
+    return item->value || has_stage || find_item(l, "deepspeed-config deepspeed-config-file");
 }
 
 static bool translate_file(struct line *l, const struct item *item)
@@ -854,7 +855,7 @@ static const struct {
     {"recompute-num-layers activations-checkpoint-num-layers", translate_recompute_layers},
     {"recompute-method activations-checkpoint-method", translate_recompute_method},
     {"moe-token-dispatcher-type", translate_dispatcher},
-    {"deepspeed deepspeed-config", translate_deepspeed},
+    {"deepspeed deepspeed-config deepspeed-config-file", translate_deepspeed},
     {"config-file", translate_file},
     {"mics-shard-size", translate_mics},
     {"tokenizer-type tokenizer-model vocab-file merge-file", translate_tokenizer},
@@ -1015,7 +1016,7 @@ static bool is_torchtitan(const struct line *l)
 
 static bool is_deepspeed(const struct line *l)
 {
-    return l->config || find_item(l, "deepspeed deepspeed-config zero-stage");
+    return l->config || find_item(l, "deepspeed deepspeed-config deepspeed-config-file zero-stage");
 }
 
 /* Returns whether the line has a launcher or an option of DeepSpeed, Hugging Face or nanotron. */

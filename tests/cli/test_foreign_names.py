@@ -617,7 +617,7 @@ FILE = {"zero_optimization": {"stage": 3, "overlap_comm": True}, "train_micro_ba
     ({"zero_optimization": {"stage": 1}, "tensor_parallel": {"autotp_size": 4}}, "", "--tp 4 --dp-sync zero1 --micro-batches 4"),
     ({"communication_data_type": "fp16"}, "", "--grad-dtype half --micro-batches 4"),
     ({"zero_optimization": {"stage": 1}, "bf16": {"enabled": False}, "fp16": {"enabled": True}}, "", "--grad-dtype half --micro-batches 4")])
-@pytest.mark.parametrize("option", ["--deepspeed --deepspeed_config ds.json", "--deepspeed ds.json", "--deepspeed_config=ds.json"])
+@pytest.mark.parametrize("option", ["--deepspeed --deepspeed_config ds.json", "--deepspeed ds.json", "--deepspeed_config=ds.json", "--use_deepspeed --deepspeed_config_file ds.json"])
 def test_the_file_of_deepspeed_is_read(busbar, tmp_path, keys, typed, ours, option):
     (tmp_path / "ds.json").write_text(json.dumps({**FILE, **keys}))
     done = busbar.run("plan", *f"deepspeed --num_gpus 8 --num_nodes 2 train.py --model llama3_8b {option} {typed}".split(), emulated=False, cwd=tmp_path)
@@ -632,6 +632,13 @@ def test_what_is_read_of_the_file_of_deepspeed_is_named(busbar, tmp_path):
     done = busbar.run("plan", *"deepspeed --num_gpus 8 train.py --model llama3_8b --deepspeed ds.json".split(), emulated=False, cwd=tmp_path)
     assert ("read: --deepspeed: stage=3 train_micro_batch_size_per_gpu=2 gradient_accumulation_steps=4 bf16=true optim=AdamW" in done.stderr
             and "left out: --deepspeed" not in done.stderr and "left out: grad_accum_dtype: sums of gradients in another type" in done.stderr), done.stderr
+
+
+@pytest.mark.parametrize("typed,ours", [("--fsdp_activation_checkpointing true", "--recompute full"), ("--quantize.linear.mx.recipe_name mxfp8_cublas", "--gemm-precision mxfp8"),
+                                        ("--use_peft", "--lora-rank 16"), ("--model.converters float8", "--fp8"), ("--model.converters=quantize.linear.float8", "--fp8"), ("--do_train --packing true --fsdp_auto_wrap_policy TRANSFORMER_BASED_WRAP", "--dtype bfloat16")])
+def test_options_of_training_scripts_are_known(busbar, typed, ours):
+    done = busbar.run("plan", *f"torchrun --nnodes 1 --nproc-per-node 8 train.py --model llama3_8b --bf16 {typed}".split(), emulated=False)
+    assert ours in done.stderr.splitlines()[0] and "not known" not in done.stderr, done.stderr
 
 
 def test_no_offload_is_advised_that_zero3_refuses(busbar, tmp_path):

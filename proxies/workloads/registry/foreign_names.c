@@ -88,11 +88,12 @@ const struct bb_foreign_name bb_foreign_options[] = {
      "master-port steps-per-print wall-clock-breakdown prescale-gradients max-time fp8-margin fp8-interval "
      "fp8-amax-history-len fp8-amax-compute-algo dataset dataset-path tokenizer-path dump-folder lora-alpha module "
      "rdzv-backend rdzv-id rdzv-endpoint standalone node-rank max-restarts tee redirects role local-ranks-filter "
-     "machine-rank main-process-ip main-process-port",
+     "machine-rank main-process-ip main-process-port "
+     "do-train packing fsdp-auto-wrap-policy use-deepspeed",
      NULL, "without influence on the time and memory of a step", NULL},
     {"rampup-batch-size", NULL, "a step has the full batch, --global-batch-size", NULL},
     {"transformer-impl=local", "--software megatron-plain", "--software megatron-plain", NULL},
-    {"lora", "--lora-rank 16", "--lora-rank 16", NULL},
+    {"lora use-peft", "--lora-rank 16", "--lora-rank 16", NULL},
     {"lora-dim lora-r peft peft-method peft-scheme adapter finetuning-type", "--lora-rank", "--lora-rank 16",
      "lora=16"},
     {"target-modules lora-target lora-target-modules", "--lora-targets", "--lora-targets attention",
@@ -138,7 +139,7 @@ const struct bb_foreign_name bb_foreign_options[] = {
      "(method block)",
      NULL},
     {"checkpoint-activations gradient-checkpointing deepspeed-activation-checkpointing recompute-layer "
-     "activation-checkpointing remat",
+     "activation-checkpointing fsdp-activation-checkpointing remat",
      "--recompute full", "--recompute full", NULL},
     {"optim", "--optimizer", "--optimizer adam",
      "adam=adam adamw=adam fusedadam=adam adamw_torch=adam adamw_torch_fused=adam adamw_bnb_8bit=adam-8bit "
@@ -157,12 +158,18 @@ const struct bb_foreign_name bb_foreign_options[] = {
     {"grad-reduce-in-bf16 megatron-amp-o2", "--grad-dtype bfloat16", "--grad-dtype bfloat16", NULL},
     {"cp-comm-type context-parallel-rotate-method", "--cp-comm", "--cp-comm ring",
      "p2p=ring allgather=all_gather alltoall=ring"},
+    {"moe-enable-deepep", NULL, "part of --moe-token-dispatcher-type flex: --moe-dispatch dedup", NULL},
+    {"window-size", NULL, "in the model file: sliding_window", NULL},
+    {"no-gradient-accumulation-fusion", NULL,
+     "a kernel of its own then adds the gradients of a micro-batch, which is not modelled", NULL},
     {"moe-token-dispatcher-type", "--moe-dispatch", "--moe-dispatch alltoall", "allgather=all_gather flex=dedup"},
     {"moe-expert-capacity-factor moe-capacity-factor", "--capacity-factor", "--capacity-factor 1.25", NULL},
     {"bf16 amp", "--dtype bfloat16", "--dtype bfloat16", NULL},
     {"fp16", "--dtype half", "--dtype half", NULL},
     {"fp8-format fp8-hybrid fp8-e4m3 enable-float8-linear", "--fp8", "--fp8", NULL},
-    {"fp8-recipe", "--gemm-precision", "--gemm-precision mxfp8", "delayed=fp8 tensorwise=fp8 blockwise=fp8"},
+    {"fp8-recipe quantize.linear.mx.recipe-name", "--gemm-precision", "--gemm-precision mxfp8",
+     "delayed=fp8 tensorwise=fp8 blockwise=fp8 mxfp8_cublas=mxfp8"},
+    {"converters=float8 converters=quantize.linear.float8", "--fp8", "--fp8", NULL},
     {"fp4-format fp4-recipe", "--gemm-precision nvfp4", "--gemm-precision nvfp4", NULL},
     {"cross-entropy-loss-fusion", "--loss fused", "--loss fused", NULL},
     {"use-flash-attn flash-attention flash-attn", "--attention fused", "--attention fused", NULL},
@@ -201,7 +208,7 @@ const struct bb_foreign_name bb_foreign_options[] = {
     {"memory gpu-mem hbm vram", "--gpu-memory", "--gpu-memory 80G", NULL},
     {"list-models", "busbar list models", "busbar list models", NULL},
     {"deepspeed", "--dp-sync zero1, zero2 or zero3", "--dp-sync zero3", NULL},
-    {"deepspeed-config", NULL,
+    {"deepspeed-config deepspeed-config-file", NULL,
      "the file is not read; give its values, for example: --zero-stage 3 --train-micro-batch-size-per-gpu 1 "
      "--gradient-accumulation-steps 8",
      NULL},

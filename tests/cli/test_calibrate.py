@@ -484,7 +484,7 @@ def test_forced_variants_that_the_model_lacks_leave_the_rate_of_nics(busbar, cal
 
 def test_plan_warns_of_unmeasured_messages(busbar, calibrate, tmp_path, forty_gbps):
     calibrate(*forty_gbps)
-    note = "has no measurements of sends and receives between nodes; this prediction uses the values of h100-sxm-ib, rates x 0.825 as ring Simple"
+    note = "has no measurements that determine sends and receives between nodes; this prediction uses the values of h100-sxm-ib, rates x 0.825 as ring Simple"
     for args, expected in ((["alltoall", "--sizes", "1G"], True), (["all_reduce", "--sizes", "1G"], False),
                            (["transformer", "--model", "llama3_8b", "--tp", 8, "--pp", 2], True),
                            (["transformer", "--model", "llama3_8b", "--tp", 8], False)):
@@ -530,7 +530,7 @@ def test_plan_names_variants_that_the_calibration_did_not_measure(busbar, cluste
     done, profile, _ = calibrate(files["one"], files["two"], files["four"], "--from", "h100-sxm-ib", "--gpus-per-node", 4)
     assert "nodes only" not in done.stdout and plan("all_reduce", "--ranks", 4, "--sizes", "1G") == ""
     calibrate(files["one"], "--from", "h100-sxm-ib", "--gpus-per-node", 4)
-    note = "busbar: warning: mine (emulated) has no measurements of {}; this prediction uses the values of h100-sxm-ib\n"
+    note = "busbar: warning: mine (emulated) has no measurements that determine {}; this prediction uses the values of h100-sxm-ib\n"
     assert plan("all_reduce", "--ranks", 8, "--sizes", "1G") == note.format("nvls_tree Simple between nodes")
     done = busbar.run("plan", "all_reduce", "reduce", "--ranks", 8, "--sizes", "1G", "--cluster", tmp_path / "mine.json", "--json", "plan.json",
                       emulated=False, cwd=tmp_path)
@@ -1089,6 +1089,29 @@ def test_one_disturbed_size_does_not_spoil_the_profile(busbar, calibrate, tmp_pa
     assert "inter_from" not in measured  # it has rows, which the values of the starting profile fit best
     for size, us in plan(32, "8K,1M,64M", tmp_path / "mine.json"):
         assert us == pytest.approx(dict(plan(32, size, "h100-sxm-ib"))[size], rel=0.05), size
+
+
+def test_one_size_of_a_variant_leaves_its_origin_in_the_profile(busbar, calibrate, tmp_path):
+    """1 GiB on four nodes, the only size with ring Simple, is faster than with the starting profile: this determines no parameter of it."""
+    def plan(collective, sizes, cluster="mine.json"):
+        done = busbar.run("plan", collective, "--ranks", 32, "--sizes", sizes, "--placement", "in_place",
+                          "--cluster", cluster, "--json", "plan.json", emulated=False, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        rows = json.loads((tmp_path / "plan.json").read_text())["results"]
+        assert {(row["algorithm"], row["protocol"]) for row in rows if row["bytes"] >= 1 << 27} == {("RING", "SIMPLE")}
+        return done, [(row["bytes"], row["time_us"]["p50"]) for row in rows]
+
+    _, rows = plan("all_reduce", "1K,16K,1G", "h200-sxm-ib")
+    (tmp_path / "four.log").write_text(h100_log("abcd", name="NVIDIA H200", rows=[(size, us * 0.99) for size, us in rows]))
+    done, profile, summary = calibrate("four.log", "--from", "h200-sxm-ib")
+    (ring,) = [v for v in profile["nccl"] if (v["algorithm"], v["protocol"]) == ("ring", "Simple")]
+    (tree,) = [v for v in profile["nccl"] if (v["algorithm"], v["protocol"]) == ("tree", "LL")]
+    assert not [f["key"] for f in summary["parameters"] if f["key"].startswith("nccl.ring.Simple.") and f["from"]] and "ring Simple" in done.stdout
+    assert ring["inter_from"] == ring["from"] == "h200-sxm-ib" and "inter_from" not in tree
+    note = "mine has no measurements that determine ring Simple between nodes; this prediction uses the values of h200-sxm-ib"
+    assert note in plan("all_gather", "128M")[0].stderr
+    done, ((_, us),) = plan("all_reduce", "1G")
+    assert us == pytest.approx(0.99 * rows[-1][1], rel=0.003) and "ring Simple" not in done.stderr + done.stdout  # it was measured
 
 
 @pytest.mark.parametrize("change,message", [

@@ -61,18 +61,31 @@ struct table {
     bool any_uses[BB_NCCL_VARIANTS + 1][2];
 };
 
+/* Returns whether the calibration measured this collective with the variant on these ranks: its times are then those of
+ * the measured curve, even if they are too few to determine the values of the variant. */
+static bool is_on_curve(const struct bb_bench_plan *p, const struct bb_case *c, int variant, int nodes)
+{
+    const int found = bb_cluster_find_curve(p->cluster, c->kind, p->ranks, nodes);
+    const struct bb_measured_curve *curve = &p->cluster->measured[found];
+
+    for (int i = 0; found < p->cluster->n_measured && i < curve->n; i++)
+        if (variant >= 0 && curve->variant[i] == variant + 1)
+            return true;
+    return false;
+}
+
 static int predict_row(struct table *t, const struct bb_case *c, struct shown *s)
 {
     const struct bb_bench_plan *p = t->plan;
+    const int nodes = bb_cluster_nodes(p->cluster, p->ranks);
     json_t *row;
     int rc;
 
     TRY(bb_case_time_us(p->cluster, p->conditions, c, t->samples_us, p->samples, &s->choice));
     bb_stats_compute(t->samples_us, (size_t)p->samples, &s->of.time_us);
     bb_case_bandwidths(c, s->of.time_us.p50, &s->of.algbw_gbps, &s->of.busbw_gbps);
-    if (p->ranks > 1)
-        t->is_used[s->choice.variant >= 0 ? s->choice.variant : BB_NCCL_VARIANTS]
-                  [bb_cluster_nodes(p->cluster, p->ranks) > 1] = true;
+    if (p->ranks > 1 && !is_on_curve(p, c, s->choice.variant, nodes))
+        t->is_used[s->choice.variant >= 0 ? s->choice.variant : BB_NCCL_VARIANTS][nodes > 1] = true;
     if (isfinite(s->of.busbw_gbps)) {
         t->busbw_sum += s->of.busbw_gbps;
         t->busbw_n++;

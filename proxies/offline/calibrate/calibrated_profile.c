@@ -96,14 +96,32 @@ static bool is_fitted(const struct bb_calibration *c, int variant, bool inter)
     return false;
 }
 
-/* Returns whether the fit `name` has measurements within a node (inter false) or between nodes. */
+/* Returns whether a fit determined a parameter with the measurements of the fit `done`. */
+static bool is_determined(const struct bb_calibration *c, const struct bb_calibration_fit *done)
+{
+    for (const struct bb_calibration_parameter *p = c->parameters; p < c->parameters + c->n_parameters; p++)
+        if (p->fit == done)
+            return true;
+    return false;
+}
+
+/* Returns whether the fit `name` has measurements within a node (inter false) or between nodes. Those of one size must
+ * determine a parameter; with several sizes, the values of the starting profile are confirmed where they stay. */
 static bool is_measured(const struct bb_calibration *c, const char *name, bool inter)
 {
-    for (const struct bb_calibration_row *row = c->rows; row < c->rows + c->n_rows; row++)
-        if (strcmp(row->fit->name, name) == 0 &&
-            (row->measurement->kind == BB_MEASURED_MESSAGE ? !row->measurement->same_node
-                                                           : row->measurement->call.nodes > 1) == inter)
+    const struct bb_measurement *first = NULL;
+
+    for (const struct bb_calibration_row *row = c->rows; row < c->rows + c->n_rows; row++) {
+        const struct bb_measurement *m = row->measurement;
+
+        if (strcmp(row->fit->name, name) != 0 ||
+            (m->kind == BB_MEASURED_MESSAGE ? !m->same_node : m->call.nodes > 1) != inter)
+            continue;
+        if (m->kind != BB_MEASURED_COLLECTIVE || is_determined(c, row->fit) ||
+            (first && m->call.count != first->call.count))
             return true;
+        first = m;
+    }
     return false;
 }
 

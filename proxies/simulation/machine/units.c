@@ -176,7 +176,8 @@ static void warn_unmeasured(const struct bb_cluster *c, bool (*is_used)[2], bool
     const char *const from = bb_cluster_unmeasured(c, is_used, inter, names);
 
     if (from)
-        bb_warn("%s has no measurements of %s; this prediction uses the values of %s", c->name, names, from);
+        bb_warn("%s has no measurements that determine %s; this prediction uses the values of %s", c->name, names,
+                from);
 }
 
 void bb_cluster_warn_unmeasured(const struct bb_cluster *c, bool (*is_used)[2])

@@ -681,7 +681,7 @@ def test_values_are_converted(busbar):
 
 @pytest.mark.parametrize("typed,answer", [
     ("--tensor-model-parallel-size 8", "--tp 8"), ("--pipeline-model-parallel-size=4", "--pp 4"), ("--zero 3", "--dp-sync zero3"),
-    ("--recompute-granularity selective", "--recompute selective"), ("--nodes 8", "--ranks 64 (8 GPUs per node); with --ranks, leave it out"), ("--gpus 64", "--ranks 64"),
+    ("--recompute-granularity selective", "--recompute selective"), ("--nodes 8", "--ranks 64 (if a node has 8 GPUs); with --ranks, leave it out"), ("--gpus 64", "--ranks 64"),
     ("--ddp-bucket-size 40000000", "--bucket-mb 152.6 (MiB, with 4 bytes per parameter)"),
     ("--hybrid-shard", "--dp-sync hsdp"), ("--tensor_model_parallel_size 8", "--tp 8"), ("--parallelism.tensor_parallel_degree 8", "--tp 8"), ("--fp8-format hybrid", "--fp8"),
     ("--use-distributed-optimizer", "--dp-sync distributed"), ("--checkpoint-activations", "--recompute full"), ("--dp-size 4", "--dp 4"),

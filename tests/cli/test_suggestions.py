@@ -107,8 +107,8 @@ def test_nothing_to_try_changes_the_machine():
 
 
 @pytest.mark.parametrize("line, message", [
-    ("--hosts 2", "busbar: --hosts is --ranks here; try: --ranks 16 (8 GPUs per node); with --ranks, leave it out\n"),
-    ("--nodes 3", "busbar: --nodes is --ranks here; try: --ranks 24 (8 GPUs per node); with --ranks, leave it out\n"),
+    ("--hosts 2", "busbar: --hosts is --ranks here; try: --ranks 16 (if a node has 8 GPUs); with --ranks, leave it out\n"),
+    ("--nodes 3", "busbar: --nodes is --ranks here; try: --ranks 24 (if a node has 8 GPUs); with --ranks, leave it out\n"),
     ("", "busbar: transformer: plan requires --ranks N, the number of ranks of the job (for example --ranks 64)\n"),
     ("--ranks 12 --gpus-per-node 5", "busbar: warning: 12 ranks are not a multiple of --gpus-per-node 5, so the last node has 2; try: --ranks 10 "
                                      "or --ranks 15\n"),

@@ -769,7 +769,7 @@ const char *bb_cluster_nodes_text(const struct bb_cluster *c, int ranks, char te
     }
     n = snprintf(text, BB_NODES_TEXT, "%d NVLink domain%s of %d GPUs", nodes, bb_plural(nodes), c->domain_gpus);
     if (used != c->domain_gpus)
-        n += snprintf(text + n, BB_NODES_TEXT - (size_t)n, ", %d used", used);
+        n += snprintf(text + n, BB_NODES_TEXT - (size_t)n, ", %s%d used", nodes > 1 ? "up to " : "", used);
     if (c->host_gpus > 0)
         snprintf(text + n, BB_NODES_TEXT - (size_t)n, " (%d host%s)", hosts, bb_plural(hosts));
     return text;

@@ -94,7 +94,7 @@ static bool warn_if_unusual(const struct bb_cluster *c, const char *of, const st
         return false;
     if (strcmp(f->key, "inter.gbps") == 0 && value > f->max && value / 8 <= f->max)
         snprintf(meant, sizeof(meant), "; did you mean %g (%g Gbit/s)?", value / 8, value);
-    bb_warn("cluster '%s': '%s%s' is %g, existing %s have %g to %g; expected unit: %s%s", c->name, of, f->key, value,
+    bb_warn("cluster '%s': '%s%s' is %g, plausible for %s: %g to %g; expected unit: %s%s", c->name, of, f->key, value,
             strncmp(f->key, "inter.", 6) == 0 ? "NICs" : "GPUs", f->min, f->max, f->unit, meant);
     return true;
 }

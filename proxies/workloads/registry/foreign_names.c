@@ -338,7 +338,7 @@ const struct bb_foreign_name bb_foreign_options[] = {
     {"world-size gpus ngpus num-gpus np num-processes ntasks g", "--ranks", "--ranks 64", NULL},
     {"n", "--ranks (of mpirun; a plan has no iterations)", "--ranks 64", NULL},
     {"nodes nnodes num-nodes hosts num-hosts num-machines", "--ranks",
-     "--ranks 64 (8 GPUs per node); with --ranks, leave it out", "*8"},
+     "--ranks 64 (if a node has 8 GPUs); with --ranks, leave it out", "*8"},
     {"nproc-per-node devices gpus-per-host ppn tasks-per-node ntasks-per-node", "--gpus-per-node", "--gpus-per-node 8",
      NULL},
     {"gpus-per-rank", NULL, "a rank is one GPU", NULL},

@@ -76,10 +76,11 @@ static const struct bb_opt plan_options[] = {
     OPT_STRING(0, "restart", FIELD(failures.restart), NULL, "TIME",
                "with --mtbf-node: time from a failure until training goes on from the last checkpoint (10m)",
                .needs = BB_PLAN_STEP | BB_PLAN_FAILURES),
-    OPT_STRING(0, "spares", FIELD(failures.spares), NULL, "N",
-               "with --mtbf-node: number of spare nodes (with NVLink domains: hosts), which GPU hours include; the job waits "
-               "while more nodes than this are in repair (default: a failed node is always replaced within --restart)",
-               .needs = BB_PLAN_STEP | BB_PLAN_FAILURES),
+    OPT_STRING(
+        0, "spares", FIELD(failures.spares), NULL, "N",
+        "with --mtbf-node: number of spare nodes (with NVLink domains: hosts), which GPU hours include; the job waits "
+        "while more nodes than this are in repair (default: a failed node is always replaced within --restart)",
+        .needs = BB_PLAN_STEP | BB_PLAN_FAILURES),
     OPT_STRING(0, "repair", FIELD(failures.repair), NULL, "TIME",
                "with --spares: mean time until a failed node can be used again (default: 1d)",
                .needs = BB_PLAN_STEP | BB_PLAN_FAILURES),

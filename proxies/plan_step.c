@@ -782,6 +782,32 @@ static void check_dispatch(const struct bb_plan_options *o, const struct bb_prox
         f->dispatch_advice = "; with a smaller --ep, more of it stays within nodes";
 }
 
+#define HUGE_BUBBLE 0.2 /* part of the step */
+
+/* If the pipeline bubble takes a large part of the step: advises chunks or fewer stages only if samples then take less time. With
+ * given micro-batches, half of the stages have twice the samples. */
+static void check_pipeline(const struct bb_plan_options *o, const struct bb_proxy *proxy, const struct bb_prediction *p,
+                           struct bb_forecast *f)
+{
+    struct bb_plan_options chunked = *o, fewer = *o;
+    const struct bb_predicted_rank *slowest = &p->classes[p->slowest];
+    int64_t ns;
+
+    if (!(proxy->features & BB_FEATURE_TRANSFORMER) || o->config.transformer.pp < 2 ||
+        (double)slowest->exposed.bubble_ns < HUGE_BUBBLE * (double)slowest->all.step_ns)
+        return;
+    ns = time_trial(o, proxy);
+    chunked.config.transformer.schedule = "interleaved";
+    chunked.config.transformer.vpp = f->chunks;
+    fewer.config.transformer.pp /= 2;
+    if (fewer.config.transformer.pp == 1)
+        fewer.config.transformer.schedule = NULL, fewer.config.transformer.vpp = 1;
+    if (f->chunks && time_trial(&chunked, proxy) >= ns)
+        f->chunks = 0;
+    if (time_trial(&fewer, proxy) / (o->config.global_batch ? 1 : 2) >= ns)
+        f->stages_option = NULL;
+}
+
 /* Report on stderr that training does not fit in GPU memory: with --must-fit an error, else a warning. */
 static int check_memory(const struct bb_plan_options *o, const struct plan_results *f)
 {
@@ -924,6 +950,7 @@ int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, 
     if (f.predicted) {
         check_recipes(o, proxy, &cluster, &f.forecast);
         check_dispatch(o, proxy, &f.step, &f.prediction, &f.forecast);
+        check_pipeline(o, proxy, &f.prediction, &f.forecast);
     }
     bb_progress_end(&f.progress);
     if (f.predicted)

@@ -303,21 +303,22 @@ static void read_config(struct line *l, char **argv)
     memcpy(l->words + 1 + l->n_config, argv + 1, n * sizeof(*argv)); /* with the NULL */
 }
 
-/* Returns the first item of one of the names, separated by blanks; NULL: none. */
+/* Returns the last item of one of the names, separated by blanks, because later options override earlier ones and those of a
+ * file; NULL: none. */
 static const struct item *find_item(const struct line *l, const char *names)
 {
     const struct bb_foreign_name name[] = {{.name = names}, {.name = NULL}};
 
-    for (size_t i = 0; i < l->n_items; i++)
+    for (size_t i = l->n_items; i-- > 0;)
         if (l->items[i].length && bb_foreign_find(name, l->items[i].name, l->items[i].length))
             return &l->items[i];
     return NULL;
 }
 
-/* Returns the value of an option of busbar or of another tool with the same meaning; "": not given. */
+/* Returns the last value of an option of busbar or of another tool with the same meaning; "": not given. */
 static const char *value_of(const struct line *l, const char *ours)
 {
-    for (size_t i = 0; i < l->n_items; i++) {
+    for (size_t i = l->n_items; i-- > 0;) {
         const struct item *item = &l->items[i];
 
         if (item->value && (item->opt   ? strcmp(item->opt->name, ours + 2) == 0

@@ -681,6 +681,20 @@ def test_overlap_efficiency_counts_kernels_without_communication(busbar):
     assert p["overlap_efficiency"] == pytest.approx((busy + p["comm_alone_us"] - p["step_us"]) / min(busy, p["comm_alone_us"]), abs=1e-3)
 
 
+@pytest.mark.parametrize("args,advised", [
+    ("--model nemotron3_nano --ranks 256 --cluster aws-p5 --pp 4 --ep 16 --micro-batch-size 2 --global-batch-size 1024", {"--pp"}),
+    ("--model gpt3_1_3b --ranks 512 --cluster gb200-nvl72 --pp 8 --global-batch-size 1024 --dp-sync hsdp", {"--pp"}),
+    ("--model gpt3_1_3b --ranks 128 --cluster aws-p5 --pp 4 --global-batch-size 64", set())])
+def test_a_large_bubble_has_only_advice_that_shortens_the_step(busbar, args, advised):
+    """Chunks add messages between stages, and fewer stages larger reductions, so that a step with a shorter bubble may be longer."""
+    text = busbar.run("plan", "transformer", *args.split(), emulated=False).stdout
+    line = re.search(r"the pipeline bubble takes \d+% of the step; shorter with (.*)", text)[1]
+    step_us = plan(busbar, args)["predicted"]["step_us"]
+    pp = int(re.search(r"--pp (\d+)", args)[1])
+    assert {option for option in ("--vpp", "--pp") if option in line} == advised
+    assert (plan(busbar, args.replace(f"--pp {pp}", f"--pp {pp // 2}"))["predicted"]["step_us"] < step_us) == ("--pp" in advised)
+
+
 def test_default_batch_with_a_large_bubble_is_named(busbar):
     """1F1B of m micro-batches in p equal stages idles (p - 1) / (m + p - 1) of the time: 3 / 7 without communication, here 34 % of the step."""
     args = "--model llama3_70b --ranks 256 --tp 8 --pp 4 --cluster h100-sxm-ib"

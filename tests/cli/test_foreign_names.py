@@ -627,6 +627,16 @@ def test_the_file_of_deepspeed_is_read(busbar, tmp_path, keys, typed, ours, opti
     assert busbar.run(*line.split(), "--quiet", emulated=False).returncode == 0
 
 
+@pytest.mark.parametrize("typed,samples", [
+    ("--deepspeed_config ds.json", 64), ("--deepspeed_config ds.json --global-batch-size 128", 128), ("--global-batch-size 64 --global-batch-size 128", 128)])
+def test_tokens_are_those_of_the_last_batch(busbar, tmp_path, typed, samples):
+    """As in every option parser, the last value holds, and options hold before a file."""
+    (tmp_path / "ds.json").write_text(json.dumps({"train_batch_size": 64}))
+    words = f"deepspeed --num_gpus 8 --num_nodes 1 train.py {typed} --train-iters 100 --model llama3_8b --cluster h100-sxm-ib --seq-length 4096"
+    done = busbar.run("plan", *words.split(), emulated=False, cwd=tmp_path)
+    assert f"--tokens {samples * 4096 * 100} " in done.stderr.splitlines()[0] + " ", done.stderr
+
+
 def test_what_is_read_of_the_file_of_deepspeed_is_named(busbar, tmp_path):
     (tmp_path / "ds.json").write_text(json.dumps({**FILE, "data_types": {"grad_accum_dtype": "fp32"}}))
     done = busbar.run("plan", *"deepspeed --num_gpus 8 train.py --model llama3_8b --deepspeed ds.json".split(), emulated=False, cwd=tmp_path)

@@ -808,17 +808,18 @@ static bool has_slow_between_nodes(const struct p2p *p)
 static void print_limits(const struct p2p *p)
 {
     const struct bb_world *w = &p->session.world;
+    const char *metrics = strcmp(p->options.metrics, "latency") == 0 ? "--metrics all and " : "";
 
     if (w->nodes > 1 && !has_slow_between_nodes(p))
         fprintf(p->session.out,
                 "# links are compared with each other: if %s slow, no link between nodes is slower than "
-                "the others; try: --min-gbps with 0.9 x the rate of a NIC (--min-gbps 45 for 400 Gbit/s)\n",
-                w->nodes == 2 ? "one of the two nodes is" : "all nodes but one are");
+                "the others; try: %s--min-gbps with 0.9 x the rate of a NIC (--min-gbps 45 for 400 Gbit/s)\n",
+                w->nodes == 2 ? "one of the two nodes is" : "all nodes but one are", metrics);
     else if (w->size == 2 && p->n_causes == 0)
-        fputs(
-            "# one pair of ranks: there are no other links to compare it with; try: --min-gbps with 0.9 x the expected "
-            "rate\n",
-            p->session.out);
+        fprintf(p->session.out,
+                "# one pair of ranks: there are no other links to compare it with; try: %s--min-gbps with 0.9 x the "
+                "expected rate\n",
+                metrics);
 }
 
 /* Prints how many links, ranks and nodes are slow. */

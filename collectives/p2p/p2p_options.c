@@ -3,6 +3,8 @@
 
 #include "collectives/ops/foreign_options.h"
 
+#include <string.h>
+
 static const char *const metric_names[] = {"all", "latency", "bandwidth", NULL};
 static const char *const direction_choices[] = {"all", "one", "both", NULL};
 static const char *const schedule_choices[] = {"rounds", "one", NULL};
@@ -47,6 +49,11 @@ static int resolve_options(void *options, const struct bb_positionals *positiona
 
     if (positionals->n > 0)
         return bb_err(BB_EUSAGE, "unexpected argument '%s'; bench p2p accepts only options", positionals->word[0]);
+    if (o->min_gbps > 0 && strcmp(o->metrics, "latency") == 0)
+        return bb_err(BB_EUSAGE,
+                      "--min-gbps %g is a limit of the bandwidth, which --metrics latency does not measure; try: "
+                      "--metrics all",
+                      o->min_gbps);
     TRY(bb_sizes_parse(&o->small, "--latency-sizes", o->small_list, 1));
     TRY(bb_sizes_parse(&o->large, "--bandwidth-sizes", o->large_list, 1));
 out:

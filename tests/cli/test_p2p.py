@@ -235,6 +235,16 @@ def test_pairs_that_share_a_nic_are_measured_again_alone(busbar, tmp_path, fault
     assert min(row["gbps"] for row in result["results"] if (row["from"], row["to"]) in far and row["to"] not in causes) < 13
 
 
+def test_a_limit_of_bandwidth_is_refused_with_latency_alone(busbar):
+    """The limit was accepted, and a NIC at half of its rate passed it."""
+    args = ("bench", "p2p", "--metrics", "latency", "-n", 2, "--repeats", 2)
+    env = {"EMU_NODES": "2", "EMU_CLUSTER": "h200-sxm-ib", "EMU_DATA": "off", "EMU_SLOW": "link=node1-nic0:0.5"}
+    done = busbar.run(*args, "--min-gbps", 45, ranks=4, env=env)
+    assert done.returncode == 2 and "--min-gbps 45 is a limit of the bandwidth" in done.stderr
+    assert "; try: --metrics all and --min-gbps with " in busbar.run(*args, ranks=4, env=env).stdout
+    assert busbar.run(*args, "--metrics", "all", "--min-gbps", 45, ranks=4, env=env).returncode == 5
+
+
 @pytest.mark.parametrize("nodes, args, hint", [(2, (), "one of the two nodes is"), (2, ("--min-gbps", 20), None),
                                                (4, (), "all nodes but one are")])
 def test_slow_nodes_may_need_an_absolute_limit(busbar, nodes, args, hint):

@@ -695,6 +695,12 @@ def test_a_large_bubble_has_only_advice_that_shortens_the_step(busbar, args, adv
     assert (plan(busbar, args.replace(f"--pp {pp}", f"--pp {pp // 2}"))["predicted"]["step_us"] < step_us) == ("--pp" in advised)
 
 
+def test_modules_to_recompute_can_be_added_to_recompute_none(busbar):
+    args = ("plan", "transformer", *"--model mixtral_8x7b --ranks 64 --cluster b200-sxm-ib --pp 8 --recompute none --seq-length 32768".split())
+    advice = re.search("DOES NOT FIT .*; try: (.*)\n", busbar.run(*args, emulated=False).stdout)[1]
+    assert "--recompute-modules" in advice and busbar.run(*args, *advice.split(), "--must-fit", emulated=False).returncode == 0
+
+
 def test_default_batch_with_a_large_bubble_is_named(busbar):
     """1F1B of m micro-batches in p equal stages idles (p - 1) / (m + p - 1) of the time: 3 / 7 without communication, here 34 % of the step."""
     args = "--model llama3_70b --ranks 256 --tp 8 --pp 4 --cluster h100-sxm-ib"

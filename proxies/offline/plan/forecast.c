@@ -56,8 +56,9 @@ static const char *memory_guess(const struct bb_forecast *f, char text[GUESS_TEX
 
     if (!f->recompute)
         return f->precision_aware ? optimizer : NULL;
-    if (f->recompute_modules)
-        snprintf(text, GUESS_TEXT, "%s%s--recompute-modules %s", optimizer, gap, f->recompute_modules);
+    if (f->recompute_modules) /* not with --recompute none, which may be given if nothing is assumed */
+        snprintf(text, GUESS_TEXT, "%s%s%s--recompute-modules %s", optimizer, gap,
+                 f->is_assumed ? "" : "--recompute selective ", f->recompute_modules);
     else if (f->recompute_layers > 0)
         snprintf(text, GUESS_TEXT, "%s%s--recompute %s --recompute-num-layers %d", optimizer, gap, f->recompute,
                  f->recompute_layers);

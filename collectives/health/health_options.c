@@ -726,6 +726,40 @@ size_t bb_health_work_bytes(const struct bb_health_options *o)
 
 /* ---- the command ---- */
 
+/* Sets the values of a healthy cluster: a bb_health_measure of pairs of nodes of one GPU. */
+static int reach_expected(void *arg, enum bb_health_test test, const int *partner, double *values)
+{
+    struct bb_health *h = arg;
+
+    for (int node = 0; node < h->nodes; node++) {
+        const int other = partner[node];
+
+        values[node] = other < 0 ? NAN
+                       : bb_health_is_inside(h, node, other) && isfinite(h->inside)
+                           ? h->inside
+                           : h->expected[test] * bb_health_uplink_share(h, partner, node, other);
+    }
+    return 0;
+}
+
+/* Sets `share` of all tests as the run of a healthy cluster does. */
+static int plan_shares(struct bb_health *h)
+{
+    struct bb_health model = *h;
+    int rc;
+
+    model.gpus = 1;
+    model.measure = reach_expected;
+    model.arg = &model;
+    for (int test = 0; test < BB_HEALTH_TESTS; test++)
+        model.skip[test] = h->skip[test] || !is_of_pairs(test) || isnan(h->expected[test]);
+    rc = bb_health_run(&model);
+    for (int test = 0; test < BB_HEALTH_TESTS; test++)
+        h->share[test] = isfinite(model.share[test]) ? model.share[test] : 1;
+    bb_health_release(&model);
+    return rc;
+}
+
 static int print_plan(const struct bb_health_options *o, bb_forecast *forecast)
 {
     const bool one_node = o->ranks <= o->gpus_per_node;
@@ -741,6 +775,7 @@ static int print_plan(const struct bb_health_options *o, bb_forecast *forecast)
     for (int test = 0; test < BB_HEALTH_TESTS; test++)
         h.skip[test] = !bb_health_has(o, bb_health_tests[test].stage);
     TRY(bb_health_expect(&h, o, baseline, forecast, &facts, source));
+    TRY(plan_shares(&h));
     printf("# %d node%s of %d GPU%s; expected %s%s\n", h.nodes, bb_plural(h.nodes), h.gpus, bb_plural(h.gpus),
            source[0] ? "by " : "",
            source[0] ? source : "nothing of a profile; the soak compares values with those of its first rounds");
@@ -751,7 +786,7 @@ static int print_plan(const struct bb_health_options *o, bb_forecast *forecast)
             char gbps[32] = "-";
 
             if (isfinite(h.expected[test]))
-                snprintf(gbps, sizeof gbps, "%.1f", h.expected[test]);
+                snprintf(gbps, sizeof gbps, "%.1f", h.expected[test] * h.share[test]);
             printf(" %-9s  %-25s %6d  %9s %-7s  %8.1f\n", bb_health_tests[test].stage, bb_health_tests[test].name,
                    bb_health_rounds(&h, (enum bb_health_test)test), gbps, bb_health_tests[test].unit,
                    bb_health_seconds(&h, o, (enum bb_health_test)test));

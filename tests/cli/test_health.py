@@ -385,6 +385,14 @@ def test_values_of_oversubscribed_leaves_are_printed_with_their_expectation(busb
     assert re.search(r"pairs .*: median (46\.\d+) GB/s, expected \1\n", done.stdout)
 
 
+@pytest.mark.parametrize("nodes, over", [(8, 1), (8, 3), (8, 4), (4, 4)])
+def test_plan_states_what_loaded_uplinks_leave_to_a_pair(busbar, leaves, nodes, over):
+    """A leaf of 4 nodes has uplinks for 4 / over NICs, which all its pairs share in the slowest cut. 4 nodes are in one leaf."""
+    plan = busbar.run("health", "--plan", "--ranks", 2 * nodes, "--gpus-per-node", 2, "--expect", leaves(over), emulated=False).stdout
+    pairs, bisection = (float(re.search(rf"(?m)^ {stage} .* (\S+) GB/s", plan)[1]) for stage in ("pairs", "bisection"))
+    assert pairs == pytest.approx(48.3, abs=0.2) and bisection == pytest.approx(pairs / (over if nodes > 4 else 1), rel=0.005), plan
+
+
 def test_values_of_pairs_have_their_own_expectation(busbar, tmp_path, leaves):
     """At 4:1, the 4 nodes of a leaf share the rate of one of them: the bytes of all pairs that leave it follow each other at the 48.5 GB/s of
     a NIC, after the latency of one. All pairs are healthy, so each value is what its pair is expected to reach."""

@@ -300,6 +300,14 @@ def test_each_of_an_odd_number_of_nodes_is_in_a_cut(busbar, tmp_path):
     assert [check["nodes"] for check in root["checks"] if "nodes" in check] == [3] and root["paths"]["tested"] == 3
 
 
+def test_line_of_the_bisection_has_its_lowest_value(busbar, tmp_path):
+    """One of the 12 NICs has half of 48.5 GB/s, so the bytes of its pair take twice their time. The median does not show it."""
+    for slow in ("link=node2-nic1:0.5", ""):
+        _, _, done = health(busbar, tmp_path, "--only", "bisection", ranks=12, nodes=6, slow=slow, status=5 if slow else 0)
+        median, lowest = re.search(r"# bisection .*: median (\S+) GB/s \(slowest cut: .*\)(?:, lowest (\S+))?, expected \1\n", done.stdout).groups()
+        assert float(lowest) == pytest.approx(1 / (1 / float(median) + 1 / 48.5), rel=0.002) if slow else lowest is None, done.stdout
+
+
 @pytest.mark.parametrize("stage, tested, end", [("bisection", 12, "1 of 8 GPUs of each node tested; pairs of nodes tested: 12 of 28, none slow; all: --only pairs --rounds 7"),
                                                 ("inventory", 0, "pairs of nodes tested: 0 of 28")])
 def test_last_line_of_one_stage_states_what_was_not_tested(busbar, tmp_path, stage, tested, end):

@@ -26,7 +26,7 @@ struct cut {
     int index;
     double ratio;            /* value / the expectation while all pairs run */
     double judged, expected; /* the two */
-    double value, share, shares[2];
+    double value, lowest, share, shares[2];
 };
 
 /* Drops the pairs in one of several NVLink domains: they do not use the network between the halves. */
@@ -68,6 +68,9 @@ static int measure_cut(struct bb_pairs *p, int cut, double unloaded, struct cut 
             p->best[n] = p->values[a * h->gpus + g] / (unloaded * p->retried[n]);
             n++;
         }
+    c->lowest = NAN;
+    for (size_t i = 0; i < bb_health_count_values(h); i++)
+        c->lowest = fmin(c->lowest, p->values[i]);
     c->index = cut;
     c->share = bb_health_middle(p->retried, n);
     bb_pairs_set_shares(h, BB_HEALTH_BISECTION, p->retried, n);
@@ -120,6 +123,7 @@ int bb_health_test_bisection(struct bb_health *h)
         f.level = bb_health_judge(best.ratio);
     }
     h->median[BB_HEALTH_BISECTION] = best.value;
+    h->lowest[BB_HEALTH_BISECTION] = best.lowest;
     f.value = best.judged;
     h->share[BB_HEALTH_BISECTION] = best.share;
     memcpy(h->shares[BB_HEALTH_BISECTION], best.shares, sizeof best.shares);

@@ -165,7 +165,7 @@ struct bb_health {
     int attempt;       /* during `measure`: 1, or above 1 for another measurement of suspects */
     double median[BB_HEALTH_TESTS];  /* out: of all values of the first measurement; NaN: not measured */
     bool of_faster[BB_HEALTH_TESTS]; /* out: of those of the faster GPUs, because half of them or more are slow */
-    double lowest[BB_HEALTH_TESTS];  /* out: likewise, but not of the bisection */
+    double lowest[BB_HEALTH_TESTS];  /* out: likewise */
     int lowest_gpu[BB_HEALTH_TESTS]; /* out: of tests of GPUs: the GPU with the lowest value, node * gpus + index */
     int took_part[BB_HEALTH_TESTS];  /* set by `measure`: number of nodes that take part; 0: unknown */
     double inside_median;            /* out: of the pairs in a domain, if there are several, as `median`, of others */

@@ -164,6 +164,8 @@ static void attention_gemms_are_fused(void **state)
     assert_true(kernels_of(&s, BB_KERNELS_CORE, BB_KERNELS_FORWARD)->items[0].share == 0.75);
     s.unfused = true;
     assert_int_equal(kernels_of(&s, BB_KERNELS_CORE, BB_KERNELS_FORWARD)->items[0].fusion, BB_KERNEL_SEPARATE);
+    assert_int_equal(kernels_of(&s, BB_KERNELS_ACCUMULATE, BB_KERNELS_WEIGHTS)->items[0].fusion, BB_KERNEL_SEPARATE);
+    s.fuses_sums = true; /* Megatron-LM */
     assert_int_equal(kernels_of(&s, BB_KERNELS_ACCUMULATE, BB_KERNELS_WEIGHTS)->items[0].fusion, BB_KERNEL_IN_GEMM);
 }
 

@@ -782,8 +782,6 @@ static void check_dispatch(const struct bb_plan_options *o, const struct bb_prox
         f->dispatch_advice = "; with a smaller --ep, more of it stays within nodes";
 }
 
-#define HUGE_BUBBLE 0.2 /* part of the step */
-
 /* If the pipeline bubble takes a large part of the step: advises chunks or fewer stages only if samples then take less time. With
  * given micro-batches, half of the stages have twice the samples. */
 static void check_pipeline(const struct bb_plan_options *o, const struct bb_proxy *proxy, const struct bb_prediction *p,
@@ -794,7 +792,7 @@ static void check_pipeline(const struct bb_plan_options *o, const struct bb_prox
     int64_t ns;
 
     if (!(proxy->features & BB_FEATURE_TRANSFORMER) || o->config.transformer.pp < 2 ||
-        (double)slowest->exposed.bubble_ns < HUGE_BUBBLE * (double)slowest->all.step_ns)
+        (double)slowest->exposed.bubble_ns < BB_HUGE_BUBBLE * (double)slowest->all.step_ns)
         return;
     ns = time_trial(o, proxy);
     chunked.config.transformer.schedule = "interleaved";

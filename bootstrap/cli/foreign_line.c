@@ -235,6 +235,9 @@ static void read_line(struct line *l, char **argv)
     }
 }
 
+/* DeepSpeed's file is the value of any of these options; "deepspeed" may also be a switch. */
+#define DEEPSPEED_FILE_OPTIONS "deepspeed-config deepspeed-config-file"
+
 /* Keys of DeepSpeed's file ("DeepSpeed Configuration JSON" of its documentation), and an option with the same meaning. */
 static const struct {
     const char *path[4], *option;
@@ -284,8 +287,7 @@ static size_t read_key(const json_t *config, size_t key, char **word)
 /* Sets l->words: the values of DeepSpeed's file before the options of the line, which replace them. */
 static void read_config(struct line *l, char **argv)
 {
-    static const struct bb_foreign_name names[] = {{.name = "deepspeed deepspeed-config deepspeed-config-file"},
-                                                   {.name = NULL}};
+    static const struct bb_foreign_name names[] = {{.name = "deepspeed " DEEPSPEED_FILE_OPTIONS}, {.name = NULL}};
     const size_t most = sizeof(deepspeed_keys) / sizeof(*deepspeed_keys);
     size_t n = 0;
 
@@ -742,9 +744,9 @@ static bool translate_deepspeed(struct line *l, const struct item *item)
         add_note(l, "left out", item, CONFIG_FILE);
     else if (has_stage)
         add_note(l, "left out", item, "the ZeRO stage is --dp-sync");
-    else if (find_item(l, "deepspeed-config deepspeed-config-file"))
+    else if (find_item(l, DEEPSPEED_FILE_OPTIONS))
         add_note(l, "left out", item, "in the file");
-    return item->value || has_stage || find_item(l, "deepspeed-config deepspeed-config-file");
+    return item->value || has_stage || find_item(l, DEEPSPEED_FILE_OPTIONS);
 }
 
 static bool translate_file(struct line *l, const struct item *item)
@@ -856,7 +858,7 @@ static const struct {
     {"recompute-num-layers activations-checkpoint-num-layers", translate_recompute_layers},
     {"recompute-method activations-checkpoint-method", translate_recompute_method},
     {"moe-token-dispatcher-type", translate_dispatcher},
-    {"deepspeed deepspeed-config deepspeed-config-file", translate_deepspeed},
+    {"deepspeed " DEEPSPEED_FILE_OPTIONS, translate_deepspeed},
     {"config-file", translate_file},
     {"mics-shard-size", translate_mics},
     {"tokenizer-type tokenizer-model vocab-file merge-file", translate_tokenizer},
@@ -1017,7 +1019,7 @@ static bool is_torchtitan(const struct line *l)
 
 static bool is_deepspeed(const struct line *l)
 {
-    return l->config || find_item(l, "deepspeed deepspeed-config deepspeed-config-file zero-stage");
+    return l->config || find_item(l, "deepspeed zero-stage " DEEPSPEED_FILE_OPTIONS);
 }
 
 /* Returns whether the line has a launcher or an option of DeepSpeed, Hugging Face or nanotron. */

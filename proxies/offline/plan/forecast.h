@@ -33,6 +33,9 @@ struct bb_fitting {
     char without[BB_KEPT_TEXT]; /* if none fits with them, but on `ranks` without: " without --pp"; else empty */
 };
 
+/* Part of the step from which a pipeline bubble is named, with advice that plan_step.c checks. */
+#define BB_HUGE_BUBBLE 0.2
+
 struct bb_forecast {
     enum bb_rates rates;
     double tflops; /* compute rate in 1e12 FLOP/s from the command line or the proxy; 0: durations are used instead,

@@ -246,9 +246,8 @@ static void write_longest(const struct bb_plan *plan, const struct bb_prediction
                  (double)longest->all.compute_ns / (double)shown->all.compute_ns, shown->rank);
 }
 
-/* parts of the step, the first one if the number of samples is the default */
+/* part of the step from which a bubble is named if the number of samples is the default */
 #define LARGE_BUBBLE 0.1
-#define HUGE_BUBBLE  0.2
 
 /* A pipeline bubble that is large without its part from unequal stages, and what reduces it. */
 static void write_batch(const struct bb_plan *plan, const struct bb_predicted_rank *slowest, char text[TEXT])
@@ -263,7 +262,7 @@ static void write_batch(const struct bb_plan *plan, const struct bb_predicted_ra
                  "%.0f samples per step by default: the pipeline bubble takes %.0f%% of the step; set "
                  "--global-batch-size",
                  plan->step->samples, shown);
-    else if (plan->forecast && share > HUGE_BUBBLE) {
+    else if (plan->forecast && share > BB_HUGE_BUBBLE) {
         if (plan->forecast->chunks)
             snprintf(chunks, sizeof(chunks), "chunks (--vpp %d)%s", plan->forecast->chunks,
                      plan->forecast->stages_option ? ", " : " or ");

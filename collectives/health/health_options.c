@@ -321,6 +321,21 @@ static void read_tiers(struct bb_health *h, const json_t *root, int domain_nodes
     }
 }
 
+/* Returns the nodes that have not failed, which the caller frees, if the expectation of a test depends on their leaves
+ * and pods: not of one node, or of pairs; else NULL. */
+static int *list_active(const struct bb_health *h, enum bb_health_test test)
+{
+    int *nodes, n = 0;
+
+    if (test < BB_HEALTH_RAILS_ALONE || bb_health_active(h) == h->nodes)
+        return NULL;
+    BB_NEW(nodes, h->nodes);
+    for (int node = 0; node < h->nodes; node++)
+        if (bb_health_is_active(h, node))
+            nodes[n++] = node;
+    return nodes;
+}
+
 /* Returns the part of the time of a message that another one of twice its size does not double. rows: of both */
 static double latency_of(const json_t *rows)
 {
@@ -341,13 +356,14 @@ static int predict(struct bb_health *h, const struct bb_health_options *o, bb_fo
     static const char *const keys[] = {
         [BB_HEALTH_GEMM] = "gemm_tflops",   [BB_HEALTH_MEMORY] = "copy_gbps", [BB_HEALTH_TO_GPU] = "pcie_gbps",
         [BB_HEALTH_FROM_GPU] = "pcie_gbps", [BB_HEALTH_PEERS] = "peer_gbps",  [BB_HEALTH_SLOWEST_PEER] = ""};
-    const struct bb_machine_facts job = facts_of(h, *facts, test, inside);
+    struct bb_machine_facts job = facts_of(h, *facts, test, inside);
     struct bb_sweep sweep = bb_sweep_all_reduce(bb_health_size(o));
     const json_t *predicted, *rate, *rows;
     json_t *root = NULL;
-    int rc;
+    int rc, *nodes = list_active(h, test);
 
     *value = NAN;
+    job.nodes = nodes;
     if (is_of_pairs(test))
         sweep.max_bytes *= 2; /* for the latency */
     TRY(forecast(&job, o->expect, &sweep, &root));
@@ -370,6 +386,7 @@ static int predict(struct bb_health *h, const struct bb_health_options *o, bb_fo
     h->node_gpus_source = strcmp(o->expect, "auto") == 0 ? BB_HEALTH_RECOGNISED : BB_HEALTH_NAMED;
     snprintf(source, BB_HEALTH_SOURCE, "%s", json_string_value(json_object_get(predicted, "cluster")));
 out:
+    free(nodes);
     json_decref(root);
     return rc;
 }

@@ -26,6 +26,7 @@ struct bb_machine_facts {
     int job_ranks;             /* of all groups; 0: one group, */
     int job_ranks_per_node;    /* with these */
     int domain_nodes;          /* nodes of the group in each NVLink domain; 0: by the profile */
+    const int *nodes;          /* those of the group in ascending order; NULL: the first nodes of the job */
     bool one_host;             /* all ranks of the job have the same host */
     bool unequal_nodes; /* more than one host has fewer of these ranks than ranks_per_node, which no forecast has */
     struct bb_gemm_shape gemm; /* kernels to predict, too, for health; m 0: none */

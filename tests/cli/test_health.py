@@ -502,6 +502,15 @@ def test_slow_parts_of_leaves_of_three_nodes(busbar, tmp_path, gpus, nodes, over
         assert f["part"] != "path" or (f["value"] == pytest.approx(0.62 * 48.5, rel=0.06) and f["value"] / f["median"] == pytest.approx(0.83, abs=0.02))
 
 
+@pytest.mark.parametrize("nodes, leaf, failed, cut", [(6, 3, (0, 1, 3), 2), (8, 4, (0, 1, 4, 5), 2), (12, 4, (0, 1, 2, 3, 4, 5, 8), 2), (6, 3, (0, 1, 2), 1)])
+def test_uplinks_limit_rails_of_nodes_that_are_left_in_two_leaves(busbar, tmp_path, nodes, leaf, failed, cut):
+    """A leaf has the uplinks of half a NIC: they halve the rail of few nodes, unless all of these are in one leaf."""
+    cluster = fabric_of(tmp_path, 1, nodes_per_leaf=leaf, leaf_oversubscription=2 * leaf)
+    root, seen, done = health(busbar, tmp_path, ranks=nodes, nodes=nodes, slow=",".join(f"rank={node}:1.5" for node in failed), status=5, EMU_CLUSTER=cluster)
+    (rail,) = [test for test in root["tests"] if test["stage"] == "rails" and "alone" in test["test"]]
+    assert {f[2] for f in seen} == set(failed) and rail["expected"] == pytest.approx(46.5 / cut, rel=0.05) and rail["median"] == pytest.approx(rail["expected"], rel=0.02), done.stdout
+
+
 def test_nodes_are_unknown_if_the_bisection_fails_and_a_path_is_not_tested(busbar, tmp_path):
     """Either a common cause, or one of the two untested paths; with all paths tested, it is the path."""
     root, seen, done = health(busbar, tmp_path, ranks=5, nodes=5, slow="link=node1-node3:0.5", status=5)

@@ -12,11 +12,9 @@
 enum { BB_HEALTH_TRIES = 3, BB_HEALTH_ALONE_MAX = 16 };
 
 /* bb_health_is_of_node - return whether a finding is about a node or a part of it.
- * bb_health_is_active - return whether a node takes part in this stage: it has not failed in another one.
  * bb_health_is_same_domain - return whether two nodes are in the same NVLink domain.
  * bb_health_count_values - return the number of GPUs of all nodes. */
 bool bb_health_is_of_node(const struct bb_health_finding *f);
-bool bb_health_is_active(const struct bb_health *h, int node);
 bool bb_health_is_same_domain(const struct bb_health *h, int a, int b);
 size_t bb_health_count_values(const struct bb_health *h);
 

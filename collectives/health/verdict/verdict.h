@@ -239,8 +239,10 @@ bool bb_health_is_common(const struct bb_health *h, const struct bb_health_findi
  *   GPU may be lost. */
 bool bb_health_is_node_size(int gpus);
 
-/* bb_health_active - return the number of nodes that have not failed. The inventory of the only node does not end its
- *   tests. */
+/* bb_health_is_active - return whether a node takes part in this stage: it has not failed in another one. The inventory
+ *   of the only node does not end its tests.
+ * bb_health_active - return the number of these nodes. */
+bool bb_health_is_active(const struct bb_health *h, int node);
 int bb_health_active(const struct bb_health *h);
 
 /* bb_health_rounds - return the number of measurements of a test without suspects.

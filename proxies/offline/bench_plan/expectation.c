@@ -77,6 +77,28 @@ static void set_node_size(const struct bb_machine_facts *facts, int nodes, struc
     c->fabric.unused_nics = fmax(0, all_nics * facts->ranks_per_node / (facts->concurrent * part) - bb_cluster_nics(c));
 }
 
+/* Reduces leaves and pods to the largest number of the group's nodes under one of them, with the same uplinks: a
+ * forecast has consecutive nodes. size: number of nodes of the job in a node of the profile */
+static void set_placement(const struct bb_machine_facts *facts, int size, struct bb_cluster *c)
+{
+    const int n = facts->nodes ? facts->ranks / facts->ranks_per_node : 0;
+
+    for (int tier = 0; tier < BB_TIERS && n > 0; tier++) {
+        const int all = c->fabric.nodes[tier] * size;
+        int most = 0;
+
+        for (int i = 0, on_switch = 0; i < n && all > 0; i++) {
+            on_switch = i > 0 && facts->nodes[i] / all == facts->nodes[i - 1] / all ? on_switch : 0;
+            on_switch += on_switch == 0 || facts->nodes[i] / size != facts->nodes[i - 1] / size;
+            most = MAX(most, on_switch);
+        }
+        if (all == 0)
+            continue;
+        c->fabric.oversubscription[tier] *= (double)most / c->fabric.nodes[tier];
+        c->fabric.nodes[tier] = most;
+    }
+}
+
 int bb_expectation_machine(const struct bb_machine_facts *facts, const char *name, struct bb_cluster *cluster,
                            struct bb_machine_nodes *nodes, char text[BB_MACHINE_TEXT])
 {
@@ -106,6 +128,7 @@ int bb_expectation_machine(const struct bb_machine_facts *facts, const char *nam
         node.ranks_per_node = node.concurrent;
     set_node_size(&node, nodes->of_domain, &whole);
     set_node_size(facts, facts->domain_nodes > 0 ? facts->domain_nodes : nodes->of_domain, cluster);
+    set_placement(facts, nodes->of_domain, cluster);
     gpus = whole.gpus_per_node;
     nics = bb_cluster_nics(&whole);
     for (int tier = 0; tier < BB_TIERS; tier++)

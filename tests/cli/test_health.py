@@ -114,6 +114,12 @@ def test_missing_gpus_are_named(busbar, tmp_path):
     assert root["findings"] == []
 
 
+@pytest.mark.parametrize("gpus, devices, status, text", [(2, 8, 0, "; 2 of 4 GPUs of the node tested; "), (4, 4, 0, " unknown; no NIC, "), (3, 3, 5, "; 3 of 4 GPUs of the node tested; ")])
+def test_hosts_of_an_nvlink_domain_have_four_gpus(busbar, gpus, devices, status, text):
+    done = busbar.run("health", "--quick", "-g", gpus, mpirun=(), env={"EMU_DATA": "off", "EMU_CLUSTER": "gb200-nvl72", "EMU_DEVICES": str(devices)})
+    assert done.returncode == status and text in done.stdout.splitlines()[-1] and (status == 0 or "CUDA finds 3 GPUs, expected 4" in done.stderr), done.stdout + done.stderr
+
+
 def test_baseline_of_more_gpus_is_compared(busbar, tmp_path):
     """It was refused. Nodes with 4 GPUs are built, but this one had 8."""
     env, good = {"EMU_DATA": "off", "EMU_CLUSTER": "h100-sxm-ib"}, tmp_path / "good.json"

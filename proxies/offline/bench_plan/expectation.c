@@ -26,17 +26,22 @@ static bool spans_hosts(const struct bb_cluster *c)
     return c->domain_gpus > 0 || c->gpus_per_node > GPUS_OF_A_HOST;
 }
 
+/* Returns the number of GPUs of a host in an NVLink domain. */
+static int host_gpus(const struct bb_machine_facts *facts, const struct bb_cluster *c)
+{
+    return MAX(MAX(facts->job_ranks_per_node, facts->ranks_per_node), MAX(c->host_gpus, 1));
+}
+
 /* Returns the number of consecutive nodes of a job in an NVLink domain, which is a node of the profile. Of its GPUs, a job uses the
  * profile's gpus_per_node, or all if its ranks are a multiple of them. An emulated node is a domain. */
 static int domain_nodes(const struct bb_machine_facts *facts, const struct bb_cluster *c)
 {
-    const int host_gpus = MAX(MAX(facts->job_ranks_per_node, facts->ranks_per_node), MAX(c->host_gpus, 1));
     const int ranks = facts->job_ranks > 0 ? facts->job_ranks : facts->ranks;
     const bool is_full = c->domain_gpus > 0 && ranks % c->domain_gpus == 0;
 
     if (!spans_hosts(c) || facts->emulated || bb_environment_has_nodes())
         return 1;
-    return MAX(1, (is_full ? c->domain_gpus : c->gpus_per_node) / host_gpus);
+    return MAX(1, (is_full ? c->domain_gpus : c->gpus_per_node) / host_gpus(facts, c));
 }
 
 /* Share of a port's rate that data reach, as in the shipped profiles (48.5 of 50 GB/s). */
@@ -122,7 +127,9 @@ int bb_expectation_machine(const struct bb_machine_facts *facts, const char *nam
         set_nics(facts, cluster);
     whole = *cluster;
     nodes->is_domain = spans_hosts(cluster);
-    nodes->gpus = nodes->is_domain ? 0 : cluster->gpus_per_node;
+    nodes->gpus = !nodes->is_domain                                 ? cluster->gpus_per_node
+                  : host_gpus(facts, cluster) == cluster->host_gpus ? cluster->host_gpus
+                                                                    : 0;
     nodes->of_domain = domain_nodes(facts, cluster);
     if (node.ranks_per_node < node.concurrent)
         node.ranks_per_node = node.concurrent;

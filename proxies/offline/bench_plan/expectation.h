@@ -19,7 +19,8 @@
 enum { BB_MACHINE_TEXT = 512 };
 struct bb_machine_nodes {
     bool is_domain;                    /* a node of the profile is an NVLink domain of several hosts */
-    int gpus, nics;                    /* of a node of the profile; 0: a domain, of which a job may use fewer */
+    int gpus, nics;                    /* of a node of the profile; of a domain: gpus of a host with at least as many as
+                                          the job's nodes have, no nics; 0: unknown */
     int of_domain;                     /* number of consecutive nodes of the job in a domain; 1: other machines */
     double oversubscription[BB_TIERS]; /* as bb_fabric_job_oversubscription, of all GPUs that run at once */
 };

@@ -106,11 +106,12 @@ static void test_nodes_of_an_nvlink_domain(void **state)
         const char *profile;
         bool emulated;
         int ranks, node_ranks, domain_nodes; /* domain_nodes: given */
-        int of_domain, gpus_per_node;
-    } jobs[] = {{"gb200-nvl72", false, 144, 4, 0, 18, 18}, {"gb200-nvl72", false, 128, 4, 0, 16, 16},
-                {"gb200-nvl72", false, 128, 4, 1, 16, 1},  {"gb200-nvl72", false, 128, 4, 2, 16, 2},
-                {"gb200-nvl72", false, 2048, 64, 0, 1, 1}, {"gb200-nvl72", false, 256, 8, 0, 8, 8},
-                {"gb200-nvl72", true, 128, 64, 0, 1, 1},   {"h100-sxm-ib", false, 64, 8, 0, 1, 1}};
+        int of_domain, gpus_per_node, gpus;
+    } jobs[] = {{"gb200-nvl72", false, 144, 4, 0, 18, 18, 4}, {"gb200-nvl72", false, 128, 4, 0, 16, 16, 4},
+                {"gb200-nvl72", false, 128, 4, 1, 16, 1, 4},  {"gb200-nvl72", false, 128, 4, 2, 16, 2, 4},
+                {"gb200-nvl72", false, 2048, 64, 0, 1, 1, 0}, {"gb200-nvl72", false, 256, 8, 0, 8, 8, 0},
+                {"gb200-nvl72", true, 128, 64, 0, 1, 1, 0},   {"gb200-nvl72", true, 4, 2, 0, 1, 1, 4},
+                {"h100-sxm-ib", false, 64, 8, 0, 1, 1, 8}};
 
     (void)state;
     for (size_t i = 0; i < ROWS(jobs); i++) {
@@ -129,6 +130,7 @@ static void test_nodes_of_an_nvlink_domain(void **state)
         assert_int_equal(bb_expectation_machine(&facts, jobs[i].profile, &cluster, &nodes, text), 0);
         assert_int_equal(nodes.of_domain, jobs[i].of_domain);
         assert_int_equal(cluster.gpus_per_node, jobs[i].gpus_per_node);
+        assert_int_equal(nodes.gpus, jobs[i].gpus);
         assert_true((strstr(text, "per NVLink domain") != NULL) == (strcmp(jobs[i].profile, "gb200-nvl72") == 0));
     }
 }

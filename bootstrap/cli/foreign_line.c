@@ -3,11 +3,13 @@
 
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/err.h"
+#include "bootstrap/base/json_read.h"
 #include "bootstrap/base/units.h"
 
 #include <ctype.h>
 #include <jansson.h>
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -264,24 +266,39 @@ static const struct {
     {{"activation_checkpointing", "cpu_checkpointing"}, "cpu_checkpointing"},
 };
 
-/* Returns the words of a key: 1, or 0 without a value, or with one that the program sets ("auto"). */
-static size_t read_key(const json_t *config, size_t key, char **word)
+static void add_note(struct line *l, const char *head, const struct item *item, const char *reason);
+
+/* Returns the words of a key: 1, or 0 without a value, with one that the program sets ("auto"), or with a fraction. All numbers
+ * are integers, which programs also write as 64.0 or 1e9. */
+static size_t read_key(struct line *l, size_t key, char **word)
 {
-    const json_t *value = config;
+    const json_t *value = l->config;
     const char *option = deepspeed_keys[key].option;
 
     for (const char *const *name = deepspeed_keys[key].path; *name; name++)
         value = json_object_get(value, *name);
-    if (json_is_integer(value))
-        *word = bb_format("%s=%" JSON_INTEGER_FORMAT, option, json_integer_value(value));
+    if (json_is_number(value) && json_number_value(value) != floor(json_number_value(value)))
+        add_note(l, "not read", &(struct item){.typed = option}, "expected an integer");
+    else if (json_is_number(value))
+        *word = bb_format("%s=%.0f", option, json_number_value(value));
     else if (json_is_string(value) && strcmp(json_string_value(value), "auto") != 0 &&
              strcmp(json_string_value(value), "none") != 0)
         *word = bb_format("%s=%s", option, json_string_value(value));
     else if (json_is_true(value))
         *word = bb_format("%s=true", option);
-    else
-        return 0;
-    return 1;
+    return *word != NULL;
+}
+
+/* Returns the file, or NULL if it is not readable. */
+static json_t *load_config(const char *path)
+{
+    const char *problem;
+    FILE *file = bb_input_open(path, &problem);
+    json_t *config = file ? json_loadf(file, 0, NULL) : NULL;
+
+    if (file)
+        fclose(file);
+    return config;
 }
 
 /* Sets l->words: the values of DeepSpeed's file before the options of the line, which replace them. */
@@ -296,12 +313,12 @@ static void read_config(struct line *l, char **argv)
 
         if (l->set->programs && !l->config && path && bb_begins_with(argv[n], "--") &&
             bb_foreign_find(names, argv[n] + 2, strcspn(argv[n] + 2, "=")))
-            l->config = json_load_file(path, 0, NULL);
+            l->config = load_config(path);
     }
     BB_NEW(l->words, n + most + 1);
     l->words[0] = argv[0];
     for (size_t i = 0; i < most && l->config; i++)
-        l->n_config += read_key(l->config, i, &l->words[1 + l->n_config]);
+        l->n_config += read_key(l, i, &l->words[1 + l->n_config]);
     memcpy(l->words + 1 + l->n_config, argv + 1, n * sizeof(*argv)); /* with the NULL */
 }
 

@@ -1,5 +1,6 @@
 """Names of options and programs of other tools are answered with busbar's name, and each answer is a valid command."""
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -609,6 +610,7 @@ FILE = {"zero_optimization": {"stage": 3, "overlap_comm": True}, "train_micro_ba
 @pytest.mark.parametrize("keys,typed,ours", [  # keys of the file, options of the line, options of the command on 16 ranks
     ({}, "", "--dp-sync zero3 --micro-batch-size 2 --micro-batches 4 --dtype bfloat16 --optimizer adam"), ({}, "--per_device_train_batch_size 1", "--micro-batch-size 1 --micro-batches 4"),
     ({"train_batch_size": 128}, "", "--global-batch-size 128 --micro-batch-size 2"),
+    ({"train_batch_size": 128.0, "train_micro_batch_size_per_gpu": 2e0}, "", "--global-batch-size 128 --micro-batch-size 2"),
     ({"train_batch_size": 128, "train_micro_batch_size_per_gpu": "auto"}, "", "--global-batch-size 128 --micro-batch-size 2"),
     ({"zero_optimization": {"stage": 1}, "bf16": {"enabled": False}, "fp16": {"enabled": True}}, "", "--dp-sync zero1 --dtype half --micro-batches 4"),
     ({"gradient_accumulation_steps": "auto", "optimizer": {"type": "SGD"}}, "", "--optimizer sgd --micro-batch-size 2"),
@@ -676,6 +678,18 @@ def test_a_file_that_is_not_read_is_named_before_the_command(busbar, tmp_path):
             done = busbar.run("plan", *words.replace("FILE", name).split(), "--model", "llama3_8b", emulated=False, cwd=tmp_path)
             assert done.stderr.startswith(f"busbar: options of another tool; the command lacks those in {name}, which is not read; try: busbar plan ")
             assert "give its values, for example: --" in done.stderr
+
+
+def test_a_fraction_in_the_file_of_deepspeed_is_named(busbar, tmp_path):
+    (tmp_path / "ds.json").write_text(json.dumps({**FILE, "train_batch_size": 64.5}))
+    done = busbar.run("plan", *"deepspeed --num_gpus 8 train.py --model llama3_8b --deepspeed ds.json".split(), emulated=False, cwd=tmp_path)
+    assert "  not read: train_batch_size: expected an integer\n" in done.stderr and "--micro-batch-size 2" in done.stderr, done.stderr
+
+
+def test_a_pipe_without_writer_as_the_file_of_deepspeed_is_not_read(busbar, tmp_path):
+    os.mkfifo(tmp_path / "ds.json")
+    done = busbar.run("plan", *"deepspeed --num_gpus 8 train.py --model llama3_8b --deepspeed ds.json".split(), emulated=False, cwd=tmp_path, timeout=20)
+    assert done.returncode == 2 and "the command lacks those in ds.json, which is not read" in done.stderr, done.stderr
 
 
 def test_values_are_converted(busbar):

@@ -33,6 +33,14 @@ const struct bb_software *bb_plan_layouts_software(const struct bb_plan_options 
     return software ? bb_software_of(software, false, false) : default_software(o, &o->given);
 }
 
+const char *bb_plan_free_software(const struct bb_plan_options *o)
+{
+    struct bb_plan_options other = *o;
+
+    other.given.transformer.sync = NULL;
+    return bb_plan_layouts_software(&other)->name;
+}
+
 /* Writes an option with a text as words of a shell. value: NULL: the option is not given */
 static void write_text(FILE *out, const char *name, const char *value)
 {
@@ -469,6 +477,7 @@ int bb_plan_layouts(const struct bb_plan_options *o, const struct bb_proxy *prox
                                       .given = &o->given,
                                       .config = &config,
                                       .cluster = &cluster,
+                                      .free_software = o->forecast ? bb_plan_free_software(o) : NULL,
                                       .conditions = &without_jitter,
                                       .samples = o->samples > 0 ? o->samples : BB_JITTER_SAMPLES,
                                       .top = o->top,

@@ -99,6 +99,8 @@ int bb_plan_collectives(struct bb_plan_options *o, const struct bb_positionals *
 /* bb_plan_layouts_software - return the software of all layouts of a search: without --software the default with the given
  * --dp-sync, and without --dp-sync Megatron-LM, which has FSDP of its own. */
 const struct bb_software *bb_plan_layouts_software(const struct bb_plan_options *o);
+/* bb_plan_free_software - return its name without --dp-sync. */
+const char *bb_plan_free_software(const struct bb_plan_options *o);
 
 /* ---- functions for all uses of plan: plan_resolve.c ---- */
 

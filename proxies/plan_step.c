@@ -340,7 +340,7 @@ static void guess_options(const struct bb_proxy_config *config, bool lora, struc
         struct bb_proxy_config changed = *config;
         struct bb_transformer_options *t = &changed.transformer;
 
-        if ((rows[i].sync && splits) || (rows[i].recompute && given->recompute) ||
+        if ((rows[i].sync && (splits || config->ranks < 2)) || (rows[i].recompute && given->recompute) ||
             (rows[i].lora_rank && (!lora || given->lora_rank)))
             continue;
         t->sync = rows[i].sync ? rows[i].sync : t->sync;
@@ -619,7 +619,11 @@ static int find_ranks(const struct bb_plan_options *o, const struct bb_proxy *pr
                       const struct bb_proxy_config *config, struct plan_results *f)
 {
     struct bb_proxy_config given = o->given, free = *config;
-    struct bb_layout_search search = {.proxy = proxy, .given = &given, .config = &free, .cluster = cluster};
+    struct bb_layout_search search = {.proxy = proxy,
+                                      .given = &given,
+                                      .config = &free,
+                                      .cluster = cluster,
+                                      .free_software = bb_plan_free_software(o)};
     const int min = (int)fmin(bb_forecast_min_gpus(&f->step, &f->forecast), 1 << 20);
 
     forget_recompute(&given); /* add_excluded */

@@ -101,6 +101,41 @@ def test_the_suggestion_works(busbar, tmp_path, title, inputs, command, text):
     assert done.returncode in ((0, 124) if limit else (0, 5)), (text, done.stderr)
 
 
+MODELS = ("deepseek_v3", "gpt3_13b", "llama3_70b", "mixtral_8x7b", "qwen2_7b", "llama3_405b", "gpt3_175b", "qwen3_235b_a22b")
+CLUSTERS = ("h100-sxm-ib", "aws-p4d", "b200-sxm-ib", "l40s-pcie-ib", "a100-40gb-sxm-ib", "gb200-nvl72", "a100-pcie-ib")
+STEPS = ("--ranks 1 --optimizer sgd", "--ranks 64 --dp-sync hsdp", "--ranks 64 --tp 8 --pp 4 --global-batch-size 64", "--ranks 128 --pp 2 --dp-sync zero1 --recompute full",
+         "--ranks 32 --micro-batch-size 4 --dp-sync zero2 --seq-length 8192 --cpu-offloading-num-layers 4", "--ranks 16 --micro-batches 8 --recompute none",
+         "--ranks 64 --dp-sync zero3 --recompute-modules core_attn --seq-length 16384", "--ranks 64 --best-layout --global-batch-size 64 --dp-sync hsdp --seq-length 16384",
+         "--ranks 64 --best-layout --global-batch-size 64 --micro-batch-size 4 --cpu-offloading-num-layers 4 --dp-sync zero2 --gpu-memory 24G")
+PLANS = [f"busbar plan transformer --model {model} --cluster {CLUSTERS[(2 * m + s) % len(CLUSTERS)]} {step}" for m, model in enumerate(MODELS) for s, step in enumerate(STEPS)]
+
+
+def advice_of(line):
+    """The alternatives of "; leave out --pp 2 ...; try: OPTIONS, or OPTIONS": what is left out is so in each alternative. Advice about the load of experts
+    is for a job with that load."""
+    left_out = re.search(r"; leave out ((?:--\S+ [^-; ]+ ?)+)", line)
+    without = "".join(f" without {option}" for option in re.findall(r"--\S+", left_out[1])) if left_out else ""
+    tried = re.sub(r", or, if the load.*", "", (re.findall(r"; try: ([^;]+)$", line) or [""])[0])
+    found = [text for text in alternatives(tried) if text] or [""] * bool(without)
+    found += re.findall(r"bubble takes .* chunks \((--vpp \d+)\)", line)
+    return [f"{text}{without}".strip() for text in found if not WORDS.search(text) and "NAME" not in text]
+
+
+@pytest.mark.parametrize("command", PLANS)
+def test_every_advice_of_a_plan_works(busbar, command):
+    """Training fits with the options that a plan advises because it does not fit, and the best layout, which only contains layouts that fit, is found."""
+    done = busbar.run(*command.split()[1:], emulated=False)
+    for line in {*done.stdout.splitlines(), *done.stderr.splitlines()}:
+        memory = re.search("DOES NOT FIT  |does not fit in GPU memory|may not fit", line)
+        if done.returncode == 2 and "no layout for" not in line or not re.search("try: |leave out|chunks", line):
+            continue
+        for text in advice_of(line):
+            words = apply(command, text)
+            words += ["--top", "1"] if "--best-layout" in words else ["--must-fit"] if memory else []
+            tried = busbar.run(*words, emulated=False, timeout=100)
+            assert tried.returncode == 0, (line, words, tried.stderr)
+
+
 def test_nothing_to_try_changes_the_machine():
     changes = [row for row in ROWS for option in ("--gpus-per-node", "--cluster") if option in row[3] and option not in row[2]]
     assert not changes

@@ -100,6 +100,7 @@ struct bb_layout_search {
                                             values */
     const struct bb_proxy_config *config;   /* `given` completed with defaults, global batch size and gpus_per_node */
     const struct bb_cluster *cluster;       /* with the rates of the software of all layouts */
+    const char *free_software;              /* default without --dp-sync; NULL: that of config */
     const struct bb_conditions *conditions; /* injected slow GPUs, NICs and links */
     double gpu_bytes, usable_bytes;         /* memory of one GPU in bytes; the part of it that training may use */
     int samples;      /* number of simulations with random jitter per layout in bb_layouts_sample */

@@ -344,7 +344,7 @@ static int compute_fixed_bytes(const struct work *w, struct bb_layout_row *row)
 static int fit_load(const struct work *w, struct bb_layout_row *row, int *unfit)
 {
     const double usable = w->search->usable_bytes;
-    struct bb_recompute_candidate found[2];
+    struct bb_recompute_candidate found[2], *fastest;
     int rc;
 
     row->choice.recompute_layers = w->search->given->transformer.recompute_layers;
@@ -353,7 +353,9 @@ static int fit_load(const struct work *w, struct bb_layout_row *row, int *unfit)
     if (row->bytes <= usable || w->space->n_recomputes == 1)
         return 0;
     TRY(find_recompute(w, &row->choice, row->bytes, found));
-    set_recompute(row, &found[found[1].ns <= found[0].ns]);
+    fastest = &found[found[1].ns <= found[0].ns];
+    if (fastest->bytes > 0) /* 0: other options exclude it */
+        set_recompute(row, fastest);
     *unfit += isinf(found[0].ns) + isinf(found[1].ns);
 out:
     return rc;
@@ -1269,6 +1271,17 @@ static void end_trial(struct work *w, struct bb_layout_space *space)
     bb_layout_space_release(space);
 }
 
+/* Returns the configuration of a trial, with the software that is the default of its --dp-sync. */
+static struct bb_proxy_config config_of_trial(const struct work *w, const struct bb_proxy_config *given,
+                                              const struct bb_proxy_config *config)
+{
+    struct bb_proxy_config changed = *config;
+
+    if (!given->transformer.sync && w->search->free_software)
+        changed.transformer.software = w->search->free_software;
+    return changed;
+}
+
 /* Returns whether layouts are valid with other options; in_memory: whether one of them fits into GPU memory, too.
  * given, config: as in struct bb_layout_search */
 static bool has_layouts(const struct work *w, const struct bb_proxy_config *given, const struct bb_proxy_config *config,
@@ -1277,10 +1290,11 @@ static bool has_layouts(const struct work *w, const struct bb_proxy_config *give
     struct bb_layout_search search = *w->search;
     struct bb_layout_space space;
     struct work other = trial_of(w, &search, &space);
+    const struct bb_proxy_config changed = config_of_trial(w, given, config);
     bool found = false;
 
     search.given = given;
-    search.config = config;
+    search.config = &changed;
     begin_trial(&other, &space);
     try_memory_of_all(&other, other.equalizes ? space.n + 1 : 1); /* equal load alone may fit */
     bb_err_speculative(true);
@@ -1489,11 +1503,12 @@ static int find_smallest_batch(const struct work *w, const struct bb_proxy_confi
     struct bb_layout_search search = *w->search;
     struct bb_layout_space space;
     struct work other = trial_of(w, &search, &space);
+    const struct bb_proxy_config changed = config_of_trial(w, given, config);
     long long found = 0;
 
     smallest.micro_batch_size = given->micro_batch_size ? given->micro_batch_size : 1;
     search.given = &smallest;
-    search.config = config;
+    search.config = &changed;
     begin_trial(&other, &space);
     for (int i = 0; i < space.n; i++)
         space.list[i].micro_batches = space.list[i].schedule == BB_INTERLEAVED ? space.list[i].pp : 1;

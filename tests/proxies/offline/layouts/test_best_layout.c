@@ -174,8 +174,9 @@ static void search(const struct bb_proxy_config *given, const struct bb_cluster 
 {
     struct bb_proxy_config config;
     const struct bb_proxy *proxy = resolve_config(given, &config);
-    const struct bb_layout_search s = {proxy,   given, &config, cluster, &conditions, gpu_bytes, gpu_bytes,
-                                       SAMPLES, false, false,   top,     threads,     true,      BB_OPTIMIZER_GIVEN};
+    const struct bb_layout_search s = {proxy,       given,     &config,   cluster, NULL,
+                                       &conditions, gpu_bytes, gpu_bytes, SAMPLES, false,
+                                       false,       top,       threads,   true,    BB_OPTIMIZER_GIVEN};
 
     assert_int_equal(bb_layouts_search(&s, found), 0);
 }
@@ -328,8 +329,8 @@ static void samples_without_jitter_keep_the_order(void **state)
     struct bb_proxy_config given, config;
     struct bb_layouts found;
     struct bb_cluster cluster;
-    struct bb_layout_search s = {NULL,    &given, &config, &cluster, &steady, 40e9, 40e9,
-                                 SAMPLES, false,  false,   5,        1,       true, BB_OPTIMIZER_GIVEN};
+    struct bb_layout_search s = {NULL,  &given, &config, &cluster, NULL, &steady,           40e9, 40e9, SAMPLES,
+                                 false, false,  5,       1,        true, BB_OPTIMIZER_GIVEN};
     int numbers[5];
 
     (void)state;
@@ -507,8 +508,8 @@ static void layouts_with_equal_compute_share_a_lower_bound(void **state)
     struct bb_cluster cluster;
     struct bb_layouts found;
     struct bb_proxy proxy = bb_transformer_proxy;
-    const struct bb_layout_search s = {&proxy,  &given, &config, &cluster, &conditions, 9e9,  9e9,
-                                       SAMPLES, false,  false,   100,      1,           true, BB_OPTIMIZER_GIVEN};
+    const struct bb_layout_search s = {&proxy, &given, &config, &cluster, NULL, &conditions,       9e9, 9e9, SAMPLES,
+                                       false,  false,  100,     1,        true, BB_OPTIMIZER_GIVEN};
 
     (void)state;
     proxy.build = build_and_count;

@@ -208,9 +208,9 @@ static void pruned_search_finds_the_best_layouts_of_random_spaces(void **state)
         bool enough;
 
         draw_space(&s, number);
-        search = (struct bb_layout_search){
-            s.proxy, &s.given, &s.config, &s.cluster, &s.conditions, s.gpu_bytes,       s.gpu_bytes, 1,
-            false,   true,     1,         2,          true,          BB_OPTIMIZER_GIVEN};
+        search = (struct bb_layout_search){s.proxy,       &s.given,    &s.config,   &s.cluster, NULL,
+                                           &s.conditions, s.gpu_bytes, s.gpu_bytes, 1,          false,
+                                           true,          1,           2,           true,       BB_OPTIMIZER_GIVEN};
         bb_err_mute(1);
         enough = simulate_all(&s, &search, &least, &every) && least.n >= MIN_LAYOUTS;
         bb_err_mute(0);

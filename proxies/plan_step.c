@@ -786,12 +786,32 @@ static void check_dispatch(const struct bb_plan_options *o, const struct bb_prox
         f->dispatch_advice = "; with a smaller --ep, more of it stays within nodes";
 }
 
+#define MAX_CHUNKS 8 /* more only add messages between stages */
+
+/* Returns the chunks of a stage, from `least` to MAX_CHUNKS, with the shortest step; 0: none is shorter than ns. */
+static int find_chunks(const struct bb_plan_options *o, const struct bb_proxy *proxy, int least, int64_t ns)
+{
+    struct bb_plan_options chunked = *o;
+    int found = 0;
+
+    chunked.config.transformer.schedule = "interleaved";
+    for (int n = least; n <= MAX(least, MAX_CHUNKS); n++) {
+        int64_t trial_ns;
+
+        chunked.config.transformer.vpp = n;
+        trial_ns = time_trial(&chunked, proxy);
+        found = trial_ns < ns ? n : found;
+        ns = MIN(ns, trial_ns);
+    }
+    return found;
+}
+
 /* If the pipeline bubble takes a large part of the step: advises chunks or fewer stages only if samples then take less time. With
  * given micro-batches, half of the stages have twice the samples. */
 static void check_pipeline(const struct bb_plan_options *o, const struct bb_proxy *proxy, const struct bb_prediction *p,
                            struct bb_forecast *f)
 {
-    struct bb_plan_options chunked = *o, fewer = *o;
+    struct bb_plan_options fewer = *o;
     const struct bb_predicted_rank *slowest = &p->classes[p->slowest];
     int64_t ns;
 
@@ -799,13 +819,10 @@ static void check_pipeline(const struct bb_plan_options *o, const struct bb_prox
         (double)slowest->exposed.bubble_ns < BB_HUGE_BUBBLE * (double)slowest->all.step_ns)
         return;
     ns = time_trial(o, proxy);
-    chunked.config.transformer.schedule = "interleaved";
-    chunked.config.transformer.vpp = f->chunks;
     fewer.config.transformer.pp /= 2;
     if (fewer.config.transformer.pp == 1)
         fewer.config.transformer.schedule = NULL, fewer.config.transformer.vpp = 1;
-    if (f->chunks && time_trial(&chunked, proxy) >= ns)
-        f->chunks = 0;
+    f->chunks = f->chunks ? find_chunks(o, proxy, f->chunks, ns) : 0;
     if (time_trial(&fewer, proxy) / (o->config.global_batch ? 1 : 2) >= ns)
         f->stages_option = NULL;
 }

@@ -695,6 +695,17 @@ def test_a_large_bubble_has_only_advice_that_shortens_the_step(busbar, args, adv
     assert (plan(busbar, args.replace(f"--pp {pp}", f"--pp {pp // 2}"))["predicted"]["step_us"] < step_us) == ("--pp" in advised)
 
 
+@pytest.mark.parametrize("args", ["llama3_70b --ranks 64 --tp 8 --pp 8 --global-batch-size 16", "gpt3_175b --ranks 512 --tp 8 --pp 8 --global-batch-size 64 --dp-sync distributed",
+                                  "llama2_13b --ranks 32 --pp 4 --global-batch-size 32 --dp-sync distributed"])
+def test_advised_chunks_have_the_shortest_step_of_those_that_fit(busbar, args):
+    """A stage of n layers has chunks of equal numbers of layers; more chunks shorten the bubble, but add messages."""
+    args = f"--model {args} --cluster h100-sxm-ib"
+    advised = int(re.search(r"shorter with chunks \(--vpp (\d+)\)", busbar.run("plan", "transformer", *args.split(), emulated=False).stdout)[1])
+    runs = {n: busbar.run("plan", "transformer", *args.split(), "--vpp", n, "--json", "-", "--must-fit", emulated=False) for n in range(2, 9)}
+    steps = {n: json.loads(run.stdout)["predicted"]["step_us"] for n, run in runs.items() if run.returncode == 0}
+    assert len(steps) > 1 and advised == min(steps, key=steps.get)
+
+
 def test_modules_to_recompute_can_be_added_to_recompute_none(busbar):
     args = ("plan", "transformer", *"--model mixtral_8x7b --ranks 64 --cluster b200-sxm-ib --pp 8 --recompute none --seq-length 32768".split())
     advice = re.search("DOES NOT FIT .*; try: (.*)\n", busbar.run(*args, emulated=False).stdout)[1]
@@ -714,10 +725,10 @@ def test_default_batch_with_a_large_bubble_is_named(busbar):
     assert found().groups() == ("32", f"{100 * idle:.0f}") and 0.3 < idle < 3 / 7
     assert not found("--global-batch-size 32") and not found("--micro-batches 4") and not found("--pp 1")
     given = busbar.run("plan", "transformer", *args.split(), "--global-batch-size", 32, emulated=False).stdout
-    assert f"  batch         the pipeline bubble takes {100 * idle:.0f}% of the step; shorter with chunks (--vpp 2) or more micro-batches " in given
+    assert f"  batch         the pipeline bubble takes {100 * idle:.0f}% of the step; shorter with chunks (--vpp 5) or more micro-batches " in given
     assert "DOES NOT FIT" in busbar.run("plan", "transformer", *args.replace("--pp 4", "--pp 2").split(), "--global-batch-size", 32, emulated=False).stdout
     sharded = busbar.run("plan", "transformer", *args.split(), "--global-batch-size", 32, "--dp-sync", "distributed", emulated=False).stdout
-    assert "; shorter with chunks (--vpp 2), fewer stages (--pp) or more micro-batches (--global-batch-size)\n" in sharded
+    assert "; shorter with chunks (--vpp 5), fewer stages (--pp) or more micro-batches (--global-batch-size)\n" in sharded
     assert "  batch " not in busbar.run("plan", "transformer", *args.split(), "--global-batch-size", 256, emulated=False).stdout
     for args, more in (("layer_parallel --ranks 4", "--micro-batches 2"), ("gpt3 8 2 --ranks 32", "--scale 4"), ("gems --ranks 4 --global-batch-size 4", None)):
         text = busbar.run("plan", *args.split(), "--cluster", "h100-sxm-ib", emulated=False).stdout

@@ -1023,6 +1023,9 @@ int bb_plan_validate_step(struct bb_plan_options *o)
     if (o->config.scaling.baseline)
         return bb_err(BB_EUSAGE,
                       "--baseline applies only to a run (busbar proxy); a plan has no measurements to compare");
+    if (o->config.scaling.epoch_steps)
+        return bb_err(BB_EUSAGE,
+                      "--epoch-steps applies only to a run (busbar proxy); a plan predicts each step; leave it out");
 out:
     return rc;
 }

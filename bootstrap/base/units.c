@@ -244,11 +244,18 @@ static int distance_to_known(const char *word, const char *known)
 static const struct {
     const char *alias, *word;
 } aliases[] = {
-    {"bf16", "bfloat16"}, {"fp16", "half"},  {"float16", "half"},   {"fp32", "float"},      {"float32", "float"},
-    {"fp64", "double"},   {"int", "int32"},  {"uint", "uint32"},    {"float64", "double"},  {"fp8", "f8e4m3"},
-    {"char", "int8"},     {"fsdp", "zero3"}, {"ddp", "all_reduce"}, {"mean", "avg"},        {"dtype", "datatype"},
-    {"output", "json"},   {"J", "json"},     {"format", "json"},    {"gpt2", "gpt2_small"}, {"a100", "a100-sxm-ib"},
-    {"gpus", "clusters"},
+    {"bf16", "bfloat16"},    {"fp16", "half"},
+    {"float16", "half"},     {"fp32", "float"},
+    {"float32", "float"},    {"fp64", "double"},
+    {"int", "int32"},        {"uint", "uint32"},
+    {"float64", "double"},   {"fp8", "f8e4m3"},
+    {"char", "int8"},        {"fsdp", "zero3"},
+    {"ddp", "all_reduce"},   {"mean", "avg"},
+    {"dtype", "datatype"},   {"output", "json"},
+    {"J", "json"},           {"format", "json"},
+    {"gpt2", "gpt2_small"},  {"a100", "a100-sxm-ib"},
+    {"gpus", "clusters"},    {"azure-ndv5", "h100-sxm-ib"},
+    {"ndv5", "h100-sxm-ib"},
 };
 
 struct bb_time_unit bb_time_unit(double largest_us)

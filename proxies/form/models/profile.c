@@ -178,11 +178,15 @@ const char *bb_cluster_base(const char *name)
     return found;
 }
 
-/* Returns the cluster of the GPU, or the cloud, that a word names: "8xH100" is near h100-sxm-ib; NULL: none. */
+/* Returns the cluster of the GPU, or the cloud, that a word names: "8xH100" is near h100-sxm-ib; "p5" is aws-p5 without the cloud;
+ * NULL: none. */
 static const char *near_cluster(const char *word, const char *const *names, size_t n)
 {
     char longest[32] = "", part[32]; /* gb200 also contains b200 */
 
+    for (size_t i = 0; i < n; i++)
+        if (strchr(names[i], '-') && bb_is_same_name(strchr(names[i], '-') + 1, word, strlen(word)))
+            return names[i];
     for (size_t i = 0; i < n; i++) {
         snprintf(part, sizeof(part), "%.*s", (int)strcspn(names[i], "-"), names[i]);
         if (strlen(part) > MAX(3, strlen(longest)) && strcasestr(word, part))

@@ -18,7 +18,9 @@ const struct bb_opt bb_scaling_options[] = {
     OPT_INT(0, "images", FIELD(images), NULL, "N", 1, 1e9,
             "samples in the data set, divided among the ranks (default: 50000)"),
     OPT_INT(0, "epoch-steps", FIELD(epoch_steps), NULL, "N", 1, 1e8,
-            "run only N full steps per epoch and extrapolate the time of the epoch (default: run all)"),
+            "only for runs (busbar proxy): run only N full steps per epoch and extrapolate the time of the epoch "
+            "(default: run "
+            "all)"),
     OPT_STRING(0, "baseline", FIELD(baseline), NULL, "FILE",
                "only for runs (busbar proxy): results (--json) of the same study on fewer ranks; reports speed-up and "
                "efficiency against it"),

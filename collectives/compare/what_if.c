@@ -527,6 +527,8 @@ static void print_verdict(const struct table *t, FILE *out)
         fprintf(out, " %s %s%s", c->worst, measure_of(t, measure), c->culprit);
     if (c->slower > 0 && c->over == 0 && !isnan(t->threshold_percent))
         fputs(", within --threshold", out);
+    if (json_is_false(t->lines[worst].fits) && json_is_false(t->lines[0].fits))
+        fputs("; the first file does not fit either", out);
     fputs(")\n", out);
 }
 

@@ -195,7 +195,7 @@ def test_last_line_and_warnings_name_what_was_slow(busbar, calibrate, tmp_path):
     assert re.match(r"busbar: warning: messages between nodes: \d+ % of the times differ by more than 20 % from the fit, most of all "
                     r"message of 32 MiB between nodes in slow_p2p.json: measured 2\d+\.\d us, fitted 1\d+\.\d us$", warnings[1])
     plan = busbar.run("plan", "all_reduce", "--ranks", 4, "--sizes", "1K", "--cluster", tmp_path / "mine.json", emulated=False).stdout
-    assert re.search(r"predicted for mine \(emulated\) \(DOES NOT HOLD for messages between nodes of \d+ [KM]iB to 32 MiB\) \(modelled", plan)
+    assert re.search(r"predicted for mine \(emulated\) \(DOES NOT HOLD for messages between nodes, sizes \d+ [KM]iB to 32 MiB\) \(modelled", plan)
     assert last.endswith("; another starting profile may hold, try: --from NAME (busbar list clusters)")
     assert last.startswith("# accuracy: DOES NOT HOLD for messages between nodes; ") and "; slow when measured: rank 3 (vm-node1, 0000:02:00.0): " in last
     assert summary["accuracy"]["other_worst_percent"] == pytest.approx(50, abs=2) and summary["files"][1]["slow"] in last

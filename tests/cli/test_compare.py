@@ -1075,3 +1075,11 @@ def test_a_trace_of_a_profiler_is_refused_with_what_to_do(busbar, tmp_path):
     done = busbar.run("compare", "kineto.json", "kineto.json", emulated=False, cwd=tmp_path)
     assert done.returncode == 2 and done.stderr == ("busbar: kineto.json: busbar reads no traces of profilers; try: busbar plan or proxy with the options of this run and "
                                                     "--json FILE, and compare its step time with the trace\n")
+
+
+@pytest.mark.parametrize("first,either", [(1, True), (8, False)])
+def test_the_verdict_names_a_first_plan_that_does_not_fit_either(busbar, tmp_path, first, either):
+    for name, tp in (("a", first), ("b", 1)):
+        busbar.run("plan", "transformer", *f"--model llama3_8b --ranks 8 --cluster h100-sxm-ib --tp {tp} --recompute full --json {name}.json".split(), emulated=False, cwd=tmp_path)
+    last = busbar.run("compare", "a.json", "b.json", emulated=False, cwd=tmp_path).stdout.splitlines()[-1]
+    assert last.startswith("# verdict: does not fit (b.json") and last.endswith("; the first file does not fit either)") == either, last

@@ -332,7 +332,7 @@ def test_best_layout_ranks_by_published_steps_of_such_layouts(busbar):
     assert (numbers_of(listed[1]) if listed else []) == [k + 1 for k, row in enumerate(rows) if row["penalty"] == none]
     tp, pp = next((row["tp"], row["pp"]) for row in rows if row["penalty"] == 0)
     text = busbar.run("plan", "transformer", *args.split(), "--explain", f"--tp {tp} --pp {pp} --schedule 1f1b", emulated=False).stdout
-    assert re.search(rf"#   penalty of this layout, 0.0%: relative to the prediction, the \d+ published steps? with tp {tp}, pp (1|above 1), no experts, (cp 1, short|any cp and) context took on average no longer than other published steps; penalty of layout 1, ", text)
+    assert re.search(rf"#   penalty of this layout, 0.0%: relative to the prediction, the \d+ published steps? with tp {tp}, pp (1|above 1), no experts, (cp 1, short|any cp and) context took on average no longer than those with other layouts; penalty of layout 1, ", text)
     assert "sorted by step + penalty" not in busbar.run("plan", "transformer", *args.split(), "--software", "jax", emulated=False).stdout
     text = busbar.run("plan", "transformer", *args.split(), "--schedule", "zb-h1", "--tp", 1, "--pp", 2, "--tokens", "1T", emulated=False).stdout
     assert f" restarts and evaluation; {100 * none:.1f}% longer with the penalty of layout 1\n" in text
@@ -348,7 +348,7 @@ def test_layouts_with_few_published_steps_have_the_penalty_of_all_with_their_tp_
     its = [context for layout, context in layouts if layout == (0, 8, False, 0)]
     assert its.count("LONG_CONTEXT_CP") == 2 and "LONG_CONTEXT" not in its
     text = busbar.run(*args, "--explain", "--cp 1", emulated=False).stdout
-    assert f"the {len(its)} published steps with tp 8, pp 1, no experts, any cp and context took on average longer than other published steps" in text
+    assert f"the {len(its)} published steps with tp 8, pp 1, no experts, any cp and context took on average longer than those with other layouts" in text
     text = busbar.run(*(word.replace("32768", "8192") for word in args), "--explain", "--cp 1", emulated=False).stdout
     assert f"the {its.count('SHORT_CONTEXT')} published steps with tp 8, pp 1, no experts, cp 1, short context took on average longer " in text
 

@@ -269,8 +269,8 @@ json_t *bb_calibration_doubtful(const struct bb_calibration *c)
 
     if (!a.doubtful || a.far[1] < 1)
         return a.doubtful ? json_string(a.doubtful) : NULL;
-    return json_sprintf("%s of %s%s%s", a.doubtful, bb_format_bytes((size_t)a.far[0], least),
-                        a.far[1] > a.far[0] ? " to " : "",
+    return json_sprintf("%s, size%s %s%s%s", a.doubtful, a.far[1] > a.far[0] ? "s" : "",
+                        bb_format_bytes((size_t)a.far[0], least), a.far[1] > a.far[0] ? " to " : "",
                         a.far[1] > a.far[0] ? bb_format_bytes((size_t)a.far[1], most) : "");
 }
 

@@ -87,12 +87,12 @@ void bb_layouts_penalty_text(const struct bb_layout_choice *c, const struct bb_l
              with[k->experts], contexts[k->tp ? k->context : context_of(c, of)]);
     if (k->tp == 0)
         snprintf(text, size,
-                 "no published step has %s; 80%% of the other published steps took within %.1f%% of "
+                 "no published step has %s; 80%% of those with other layouts took within %.1f%% of "
                  "the predicted time",
                  layout, 100 * k->longer);
     else
         snprintf(text, size,
-                 "relative to the prediction, the %d published step%s with %s took on average %slonger than other "
-                 "published steps",
+                 "relative to the prediction, the %d published step%s with %s took on average %slonger than those "
+                 "with other layouts",
                  k->steps, bb_plural(k->steps), layout, k->longer > 0 ? "" : "no ");
 }

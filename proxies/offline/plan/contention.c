@@ -119,7 +119,8 @@ void bb_jittered_text(const struct bb_jittered *j, char *text, size_t size)
         if (percentiles[i].percent != 50 && !isnan(bb_jittered_at(j, percentiles[i].percent)))
             n += snprintf(text + n, size - (size_t)n, ", %s %+.2f%%", percentiles[i].name,
                           100 * (bb_jittered_at(j, percentiles[i].percent) / p50_ns - 1));
-    snprintf(text + n, size - (size_t)n, " of p50; training and compare take p50, the other lines are without jitter");
+    snprintf(text + n, size - (size_t)n,
+             " of p50; the line training and busbar compare use the p50, the other lines are without jitter");
 }
 
 json_t *bb_jittered_json(const struct bb_jittered *j)

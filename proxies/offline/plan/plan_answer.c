@@ -40,7 +40,7 @@ static const struct bb_field step_line[] = {
     {NULL, " + exposed ", "", 0, 0, NS(slowest.all.exposed_ns)},
     {NULL, " + idle ", "", 0, 0, NS(slowest.all.idle_ns)},
     {NULL, " + ", "", 0, 0, NS(rest_ns)},
-    {NULL, " until the last rank (rank ", ") ends", 0, 0, SHOWS(last)},
+    {NULL, " by which rank ", " ends later", 0, 0, SHOWS(last)},
     {NULL, "; ", "", 0, 0, SHOWS(equal)},
     {NULL, "; rank ", "", 0, 0, SHOWS(slowest.rank)},
     {NULL, " (", ")", 0, 0, SHOWS(role)},

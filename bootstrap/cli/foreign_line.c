@@ -855,6 +855,10 @@ static bool translate_graphs(struct line *l, const struct item *item)
 /* torchtitan: a number is every n-th layer, which add_recompute() translates, and "op" operations. */
 static bool translate_every_layer(struct line *l, const struct item *item)
 {
+    const bool is_op = item->value && strcmp(item->value, "op") == 0;
+
+    if (is_torchtitan(l) && item->value && !is_op && read_number(item->value) < 1)
+        add_note(l, "by hand", item, "expected op, or N of 1 or more for every n-th layer");
     return is_torchtitan(l) && item->value;
 }
 
@@ -1504,6 +1508,19 @@ static void free_line(struct line *l)
     json_decref(l->model);
 }
 
+/* Rejects a line with options of a shell or of sbatch, which start a script: those of the script are not known. */
+static int reject_shell(const struct line *l)
+{
+    for (size_t i = 0; i < l->n_items && l->set->programs; i++) {
+        const char *typed = l->items[i].words[l->items[i].n_words - 1]; /* it may follow values of a launcher */
+        const struct bb_foreign_name *row = l->items[i].opt ? NULL : find_program(l->set, typed);
+
+        if (row && !row->ours && row->values && i + 1 < l->n_items && *l->items[i + 1].name)
+            return bb_err(BB_EUSAGE, "%s: %s", typed, row->text);
+    }
+    return 0;
+}
+
 int bb_opts_reject_foreign_line(const struct bb_opts *set, char **argv)
 {
     struct line l = {.set = set};
@@ -1511,7 +1528,8 @@ int bb_opts_reject_foreign_line(const struct bb_opts *set, char **argv)
 
     read_config(&l, argv);
     read_line(&l, l.words);
-    for (size_t i = 0; i < l.n_items; i++) {
+    rc = reject_shell(&l);
+    for (size_t i = 0; i < l.n_items && !rc; i++) {
         const struct item *item = &l.items[i];
         const bool is_chunk = item->row && item->row->values && strcmp(item->row->values, "layers") == 0;
 
@@ -1520,7 +1538,7 @@ int bb_opts_reject_foreign_line(const struct bb_opts *set, char **argv)
     }
     n += l.is_launched && n > 0;
     n += is_uniform(&l) && find_item(&l, "recompute-num-layers");
-    if (n >= 2) {
+    if (n >= 2 && !rc) {
         translate_line(&l);
         rc = print_line(&l, argv[0]);
     }

@@ -692,6 +692,20 @@ def test_a_pipe_without_writer_as_the_file_of_deepspeed_is_not_read(busbar, tmp_
     assert done.returncode == 2 and "the command lacks those in ds.json, which is not read" in done.stderr, done.stderr
 
 
+@pytest.mark.parametrize("words,shell", [("sbatch x.sh", "sbatch"), ("sbatch -N 4 --ntasks-per-node 8 x.sh", "sbatch"), ("sh -x x.sh", "sh"),
+                                         ("srun -N 4 bash -c 'torchrun --nproc_per_node 8 train.py --bf16'", "bash")])
+def test_options_of_a_shell_are_no_options_of_training(busbar, words, shell):
+    done = busbar.run("plan", *shlex.split(words), emulated=False)
+    assert done.returncode == 2 and done.stderr == f"busbar: {shell}: a script is not read; in it, replace torchrun by busbar plan torchrun, and run it\n"
+
+
+@pytest.mark.parametrize("value,is_known", [("op", True), ("2", True), ("0", False), ("-1", False), ("abc", False)])
+def test_only_valid_options_of_selective_recomputation_are_translated(busbar, value, is_known):
+    """torchtitan: "op", or the N of every n-th layer."""
+    done = busbar.run("plan", "transformer", *f"--model llama3_8b --ranks 8 --activation_checkpoint.mode selective --activation_checkpoint.selective_ac_option {value}".split(), emulated=False)
+    assert ("selective_ac_option: expected op, or N of 1 or more for every n-th layer" not in done.stderr) == is_known, done.stderr
+
+
 def test_values_are_converted(busbar):
     """Each value of a conversion table leads to a value of busbar's option."""
     for names, ours, _, values in OPTIONS:

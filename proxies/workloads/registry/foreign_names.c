@@ -379,7 +379,7 @@ const struct bb_foreign_name bb_foreign_programs[] = {
     {"master gems-master", "gems MASTER", "gems MASTER", NULL},
     {"comm-opt", "gems comm-opt", "gems comm-opt", NULL},
     {"hybrid gems-hybrid", "gems Hybrid", "gems Hybrid", NULL},
-    {"bash sh", NULL, "a script is not read; in it, replace torchrun by busbar plan torchrun, and run it", "launcher"},
+    {"bash sh sbatch", NULL, "a script is not read; in it, replace torchrun by busbar plan torchrun, and run it", "launcher"},
     {"torchrun python python3 accelerate srun mpirun mpiexec",
      "transformer (a model of Megatron-LM, DeepSpeed, torchtitan or Hugging Face)", "transformer --model llama3_8b",
      "launcher"},

@@ -117,7 +117,7 @@ static const char *sorted_column(const char *sort)
 
 static int check_column(const json_t *names, const char *option, const char *given)
 {
-    const char *words[NAMES];
+    const char *words[NAMES], *key;
     char kind[48];
     size_t n = 0;
 
@@ -125,6 +125,11 @@ static int check_column(const json_t *names, const char *option, const char *giv
         words[n] = json_string_value(json_array_get(names, n));
         if (is_column(words[n], given))
             return 0;
+    }
+    for (size_t i = 0; i < n; i++) {
+        key = strrchr(words[i], '.');
+        if (key && strcmp(key + 1, given) == 0)
+            return bb_err(BB_EUSAGE, "unknown column for %s: '%s', did you mean '%s'?", option, given, words[i]);
     }
     snprintf(kind, sizeof kind, "column for %s:", option);
     return bb_reject_unknown(kind, given, words, n);

@@ -594,6 +594,11 @@ def test_plan_that_may_not_fit_has_a_column(sweep):
     assert [(row["predicted.memory.fits"], row["predicted.memory.tight"]) for row in rows] == [("true", "true"), ("true", "false"), ("false", "false")], done.stdout + done.stderr
 
 
+def test_a_column_without_its_section_is_suggested(sweep):
+    done = sweep({"command": "plan gpt2_large 4 2 --ranks 2 --cluster h100-sxm-ib", "options": {"gpu-memory": ["80G", "1M"]}}, "--sort=-tokens_per_s")
+    assert done.returncode == 2 and done.stderr.endswith("unknown column for --sort: 'tokens_per_s', did you mean 'predicted.tokens_per_s'?\n"), done.stderr
+
+
 def test_rejects_columns_of_another_command_before_the_runs(sweep, tmp_path):
     for option in ("--sort=busbw_gbps", "--where=busbw_gbps>1"):
         done = sweep(SIX, option)

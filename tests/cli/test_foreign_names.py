@@ -686,6 +686,12 @@ def test_a_fraction_in_the_file_of_deepspeed_is_named(busbar, tmp_path):
     assert "  not read: train_batch_size: expected an integer\n" in done.stderr and "--micro-batch-size 2" in done.stderr, done.stderr
 
 
+def test_reductions_of_one_bit_are_named_as_not_modelled(busbar, tmp_path):
+    (tmp_path / "ds.json").write_text(json.dumps({**FILE, "optimizer": {"type": "OneBitAdam"}}))
+    done = busbar.run("plan", *"deepspeed --num_gpus 8 train.py --model llama3_8b --deepspeed ds.json".split(), emulated=False, cwd=tmp_path)
+    assert "  left out: optim: the compressed reductions of 1-bit Adam are not modelled; " in done.stderr and "--optimizer" not in done.stderr.splitlines()[0], done.stderr
+
+
 def test_a_pipe_without_writer_as_the_file_of_deepspeed_is_not_read(busbar, tmp_path):
     os.mkfifo(tmp_path / "ds.json")
     done = busbar.run("plan", *"deepspeed --num_gpus 8 train.py --model llama3_8b --deepspeed ds.json".split(), emulated=False, cwd=tmp_path, timeout=20)

@@ -141,6 +141,8 @@ const struct bb_foreign_name bb_foreign_options[] = {
     {"checkpoint-activations gradient-checkpointing deepspeed-activation-checkpointing recompute-layer "
      "activation-checkpointing fsdp-activation-checkpointing remat",
      "--recompute full", "--recompute full", NULL},
+    {"optim=onebitadam optim=zerooneadam", NULL,
+     "the compressed reductions of 1-bit Adam are not modelled; other reductions: --optimizer adam", NULL},
     {"optim", "--optimizer", "--optimizer adam",
      "adam=adam adamw=adam fusedadam=adam adamw_torch=adam adamw_torch_fused=adam adamw_bnb_8bit=adam-8bit "
      "adamw_8bit=adam-8bit sgd=sgd"},

@@ -512,6 +512,64 @@ def test_sendrecv_determines_the_rate_of_messages(busbar, cluster_files, calibra
         assert profile[place]["latency_us"] == pytest.approx(hidden[place]["latency_us"], rel=0.02)
 
 
+def group_files(busbar, tmp_path, inter, *colls, ranks=(8, 12, 16)):
+    """Results on nodes of 4 GPUs, like H100 with these values between nodes."""
+    hidden = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text()) | {"gpus_per_node": 4, "nics_per_node": 4}
+    hidden["inter"] |= inter
+    (tmp_path / "hidden.json").write_text(json.dumps(hidden))
+    for n in ranks:
+        done = busbar.run("bench", *colls, "-b", "128", "-e", "64M", "-f", "4", "-c", "0", "-n", "1", "-w", "1", "--repeats", "1", "--json",
+                          tmp_path / f"{n}.json", "--quiet", ranks=n, cwd=tmp_path, env={"EMU_CLUSTER": "hidden.json", "EMU_DATA": "off"})
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("group_us,message_us", [(0, 5), (0, 1.2), (40, 4), (12, 0.8)])
+def test_groups_of_messages_between_nodes_are_fitted(busbar, calibrate, tmp_path, group_us, message_us):
+    """Two numbers of nodes and single messages separate latency, group and message; without the latter, latency + group is a sum.
+    An alltoall on 16 ranks was not measured: 12 messages of a rank go to other nodes."""
+    group_files(busbar, tmp_path, {"latency_us": 11, "group_us": group_us, "message_us": message_us}, "alltoall", "sendrecv")
+    _, profile, _ = calibrate("8.json", "12.json", "--from", "h100-sxm-ib", "--gpus-per-node", 4)
+    inter = profile["inter"]
+    assert inter["latency_us"] == pytest.approx(11, rel=0.02) and inter.get("group_us", 0) == pytest.approx(group_us, rel=0.03, abs=0.2)
+    assert inter["message_us"] == pytest.approx(message_us, rel=0.03)
+    for name in ("8.json", "12.json"):
+        copy_of(tmp_path / name, tmp_path / name, lambda data: data.update(results=[r for r in data["results"] if r["collective"] == "alltoall"]))
+    for files in (["8.json", "12.json"], ["12.json"]):
+        _, profile, summary = calibrate(*files, "--from", "h100-sxm-ib", "--gpus-per-node", 4)
+        assert profile["inter"]["latency_us"] <= 16
+        sums = [profile["inter"]["latency_us"] + profile["inter"].get("group_us", 0) + k * profile["inter"]["message_us"] for k in (8, 12)]
+        assert sums[:len(files)] == pytest.approx([11 + group_us + k * message_us for k in (8, 12)][:len(files)], rel=0.03)
+        separated = {p["key"]: not p["correlated"] for p in summary["parameters"]}["inter.message_us"]
+        assert separated == (len(files) == 2)
+        assert any("inter.group_us" in text for text in summary["next_measurements"]) != separated
+
+
+def test_sizes_of_an_alltoall_for_which_the_model_is_wrong_are_no_outliers(busbar, calibrate, tmp_path):
+    group_files(busbar, tmp_path, {}, "alltoall", "sendrecv", "all_reduce", ranks=(8, 12))
+
+    def spoil(sizes):
+        def change(data):
+            for row in data["results"]:
+                row["time_us"]["p50"] *= 3 if row["collective"] == "alltoall" and row["bytes"] in sizes else 1
+        return change
+
+    sizes = sorted({row["bytes"] for row in json.loads((tmp_path / "12.json").read_text())["results"] if row["collective"] == "alltoall"})
+    copy_of(tmp_path / "12.json", tmp_path / "many.json", spoil(sizes[3:6]))
+    copy_of(tmp_path / "12.json", tmp_path / "one.json", spoil(sizes[4:5]))
+    done, profile, summary = calibrate("8.json", "one.json", "--from", "h100-sxm-ib", "--gpus-per-node", 4)
+    assert summary["accuracy"]["outliers"] == 1 and summary["accuracy"]["doubtful_fit"] is None
+    assert done.stdout.count("# outlier: alltoall ") == 1 and re.search(r" worst \d+\.\d\d % without 1 outlier\b", done.stdout.splitlines()[-1])
+    assert profile["inter"]["message_us"] == pytest.approx(2.4, rel=0.02)
+    done, _, summary = calibrate("8.json", "many.json", "--from", "h100-sxm-ib", "--gpus-per-node", 4)
+    assert summary["accuracy"]["outliers"] == 0 and summary["accuracy"]["doubtful_fit"] == "alltoall"
+    assert summary["accuracy"]["fitted_worst_percent"] == pytest.approx(67, abs=1)
+    assert done.stdout.splitlines()[-1].startswith("# accuracy: DOES NOT HOLD for alltoall; ")
+    copy_of(tmp_path / "8.json", tmp_path / "8.json", lambda data: data.update(results=[r for r in data["results"] if r["collective"] == "all_reduce"]))
+    done, profile, _ = calibrate("8.json", "--from", "h100-sxm-ib", "--gpus-per-node", 4)
+    listed = done.stdout.split("parameters that the measurements do not determine")[1]
+    assert "inter.group_us" in listed and "inter.message_us" in listed and profile["inter"]["message_us"] == 2.4
+
+
 def test_rows_of_one_node_leave_inter_node_parameters_unchanged(cluster_files, calibrate):
     hidden, files = cluster_files
     nominal = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())
@@ -1217,6 +1275,17 @@ def test_measure_also_runs_the_collectives_of_one_node(measure, tmp_path, args, 
     if ranks:
         assert (cases["node"]["ranks"], cases["node"].get("launch_arguments")) == (ranks, launch)
         assert cases["node"]["command"] == cases["collectives"]["command"]
+
+
+def test_measure_on_three_nodes_separates_a_group_from_its_messages(measure, tmp_path):
+    hidden = json.loads((ROOT / "profiles/clusters/h100-sxm-ib.json").read_text()) | {"gpus_per_node": 2, "nics_per_node": 2}
+    hidden["inter"] |= {"group_us": 35, "message_us": 5}
+    (tmp_path / "hidden.json").write_text(json.dumps(hidden))
+    done = measure("--ranks", 6, "--from", "h100-sxm-ib", "--gpus-per-node", 2, "--", "-f", "16", "--repeats", "1")
+    assert done.returncode == 0, done.stderr
+    inter = json.loads((tmp_path / "mine.json").read_text())["inter"]
+    assert [inter[key] for key in ("latency_us", "group_us", "message_us")] == pytest.approx([16, 35, 5], rel=0.02)
+    assert " without " not in done.stdout.splitlines()[-1] and "DOES NOT HOLD" not in done.stdout
 
 
 def test_measure_on_two_nodes_determines_the_links_of_one(busbar, measure, tmp_path):

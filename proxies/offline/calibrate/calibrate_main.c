@@ -72,7 +72,7 @@ static const struct bb_opts set = {
     .after =
         "--measure keeps its results in the folder FILE.sweep and its study in FILE.study.json; the same command\n"
         "continues an interrupted measurement. If the ranks are on several nodes, the collectives also run on one\n"
-        "(8 GPUs, those of the profile of --from, or --gpus-per-node).",
+        "(8 GPUs, those of the profile of --from, or --gpus-per-node); on more than two, small alltoalls on two.",
     .exits = {[0] = "the profile is written, also if the last line reports that it DOES NOT HOLD for some measurements",
               [1] = "a bench failed, or the profile cannot be written completely",
               [2] = "usage error, invalid input, or files of different machines"},

@@ -104,6 +104,7 @@ static const struct bb_field residual_fields[] = {
 #define FAR_PERCENT 20
 
 struct accuracy {
+    size_t outliers;
     struct bb_stats fitted, other; /* errors in percent, without outliers: times that a fit used; all other times */
     struct bb_stats left_out[BB_LEFT_OUT_KINDS]; /* errors in percent, of bb_cross_validate */
     const char *doubtful; /* the fit with the largest part of FAR times, of those that do not hold; NULL: none */
@@ -150,6 +151,47 @@ static void summarize(const struct bb_calibration *c, bool fitted, struct bb_sta
     free(last);
 }
 
+/* Returns whether both are of the same fit, and of the same collective on the same ranks. */
+static bool is_same_operation(const struct bb_calibration_row *a, const struct bb_calibration_row *b)
+{
+    const struct bb_measurement *x = a->measurement, *y = b->measurement;
+
+    return a->fit == b->fit && x->kind == y->kind &&
+           (x->kind != BB_MEASURED_COLLECTIVE || (x->call.kind == y->call.kind && x->call.ranks == y->call.ranks));
+}
+
+/* Finds a collective of sends and receives for which the model is wrong at many sizes. */
+static void find_wrong_collective(const struct bb_calibration *c, struct accuracy *a)
+{
+    const struct bb_calibration_row *first = NULL;
+    size_t far = 0, n = 0;
+
+    for (const struct bb_calibration_row *row = c->rows; row < c->rows + c->n_rows; row++) {
+        const struct bb_measurement *m = row->measurement;
+
+        if (!first && row->systematic && error_of(row) > FAR_PERCENT &&
+            !(bb_colls[m->call.kind].flags & BB_COLL_ESTIMATED)) {
+            first = a->worst = row;
+            a->far[0] = a->far[1] = bytes_of(m);
+        }
+    }
+    for (const struct bb_calibration_row *row = c->rows; first && row < c->rows + c->n_rows; row++) {
+        if (!is_same_operation(row, first))
+            continue;
+        n++;
+        if (error_of(row) <= FAR_PERCENT)
+            continue;
+        far++;
+        a->far[0] = fmin(a->far[0], bytes_of(row->measurement));
+        a->far[1] = fmax(a->far[1], bytes_of(row->measurement));
+        a->worst = error_of(row) > error_of(a->worst) ? row : a->worst;
+    }
+    if (!first)
+        return;
+    a->doubtful = bb_colls[first->measurement->call.kind].name;
+    a->share = (double)far / (double)n;
+}
+
 static struct accuracy accuracy_of(const struct bb_calibration *c, const struct bb_stats *left_out)
 {
     struct accuracy a = {.share = MAX_FAR};
@@ -158,6 +200,9 @@ static struct accuracy accuracy_of(const struct bb_calibration *c, const struct 
     for (int kind = 0; left_out && kind < BB_LEFT_OUT_KINDS; kind++)
         a.left_out[kind] = left_out[kind];
 
+    for (; row < c->rows + c->n_rows; row++)
+        a.outliers += row->outlier;
+    row = c->rows;
     summarize(c, true, &a.fitted);
     summarize(c, false, &a.other);
     while (row < c->rows + c->n_rows) {
@@ -180,7 +225,16 @@ static struct accuracy accuracy_of(const struct bb_calibration *c, const struct 
             a.worst = worst;
         }
     }
+    if (!a.doubtful)
+        find_wrong_collective(c, &a);
     return a;
+}
+
+static json_t *any_outliers(const void *accuracy)
+{
+    const struct accuracy *a = accuracy;
+
+    return a->outliers > 0 ? json_integer((json_int_t)a->outliers) : json_null();
 }
 
 #define ACCURACY(name) BB_SHOWS(struct accuracy, name)
@@ -199,6 +253,8 @@ static const struct bb_field accuracy_fields[] = {
     {"fitted_rows", NULL, NULL, 0, 0, ACCURACY(fitted.n)},
     {"fitted_median_percent", "the fits themselves, all rows together: median ", " %", 0, 2, ACCURACY(fitted.p50)},
     {"fitted_worst_percent", ", worst ", " %", 0, 2, ACCURACY(fitted.max)},
+    {"outliers", NULL, NULL, 0, 0, ACCURACY(outliers)},
+    {NULL, " without ", " outlier", 0, 0, .value = any_outliers, .form = BB_FORM_PLURAL},
     {"other_rows", NULL, NULL, 0, 0, ACCURACY(other.n)},
     {"other_median_percent", "; times that no fit used: median ", " %", 0, 2, ACCURACY(other.p50)},
     {"other_worst_percent", ", worst ", " %", 0, 2, ACCURACY(other.max)},
@@ -345,19 +401,51 @@ static void print_head(const struct bb_calibration_report *r, FILE *out)
         bb_print_emulated_note(out, "", "");
 }
 
+/* Lists the outliers of an operation, if `first` is the first of them. */
+static void list_outliers(const struct bb_calibration *c, const struct bb_calibration_row *first, struct list *names)
+{
+    const struct bb_measurement *m = first->measurement;
+    char ranks[32] = "", least[BB_BYTES_TEXT], most[BB_BYTES_TEXT], sizes[64] = "", text[192];
+    double min = INFINITY, max = 0;
+    size_t n = 0;
+
+    for (const struct bb_calibration_row *row = c->rows; first->outlier && row < c->rows + c->n_rows; row++) {
+        if (!row->outlier || !is_same_operation(row, first))
+            continue;
+        if (row < first)
+            return;
+        min = fmin(min, bytes_of(row->measurement));
+        max = fmax(max, bytes_of(row->measurement));
+        n++;
+    }
+    if (n == 0)
+        return;
+    if (m->kind == BB_MEASURED_COLLECTIVE)
+        snprintf(ranks, sizeof(ranks), " on %d ranks", m->call.ranks);
+    if (max >= 1)
+        snprintf(sizes, sizeof(sizes), " of %s%s%s", bb_format_bytes((size_t)min, least), max > min ? " to " : "",
+                 max > min ? bb_format_bytes((size_t)max, most) : "");
+    snprintf(text, sizeof(text), "%zu %s%s%s", n, *ranks ? bb_colls[m->call.kind].name : first->fit->name, sizes,
+             ranks);
+    list_word(names, text);
+}
+
 static void print_outliers(const struct bb_calibration *c, FILE *out)
 {
+    struct list names = {.out = out, .title = "# all outliers, which no fit used:\n"};
+    const struct bb_calibration_row *end = c->rows + c->n_rows;
     size_t all = 0;
 
-    for (const struct bb_calibration_row *row = c->rows; row < c->rows + c->n_rows; row++) {
+    for (const struct bb_calibration_row *row = c->rows; row < end; row++) {
         if (row->outlier && all++ < MAX_OUTLIERS_SHOWN) {
             const struct residual shown = residual_of(c, row);
 
             bb_table_sentence(out, residual_fields, &shown);
         }
     }
-    if (all > MAX_OUTLIERS_SHOWN)
-        fprintf(out, "# and %zu more outlier%s\n", all - MAX_OUTLIERS_SHOWN, bb_plural(all - MAX_OUTLIERS_SHOWN));
+    for (const struct bb_calibration_row *row = c->rows; row < end && all > MAX_OUTLIERS_SHOWN; row++)
+        list_outliers(c, row, &names);
+    end_list(&names);
 }
 
 static void print_remarks(const struct bb_calibration *c, FILE *out)

@@ -44,6 +44,15 @@ static bool has_correlated_latencies(const struct bb_calibration *c)
     return false;
 }
 
+/* Returns whether a fit changed only the sum of the times of a group and of its messages. */
+static bool has_correlated_messages(const struct bb_calibration *c)
+{
+    for (const struct bb_calibration_parameter *p = c->parameters; p < c->parameters + c->n_parameters; p++)
+        if (p->fit && p->correlated && strcmp(p->key, "inter.message_us") == 0)
+            return true;
+    return false;
+}
+
 /* Returns whether NCCL reduces in the NVSwitches: then all_reduce of large sizes does not use a ring. */
 static bool has_nvls(const struct bb_cluster *c)
 {
@@ -68,6 +77,9 @@ json_t *bb_next_measurements(const struct bb_calibration *c)
          "alltoall, for messages inside a node (intra.latency_us, intra.gbps)"},
         {m.collective && !m.message && m.several_nodes,
          "alltoall or sendrecv, for messages between nodes (inter.latency_us, inter.gbps)"},
+        {has_correlated_messages(c),
+         "alltoall on another number of nodes, to separate a group of messages (inter.group_us) from each message "
+         "(inter.message_us)"},
         {m.collective && m.min_bytes > SMALLEST_BYTES, "sizes from 8 bytes, for latencies"},
         {m.collective && m.max_bytes < LARGEST_BYTES, "sizes up to 16 GiB, for rates"},
     };

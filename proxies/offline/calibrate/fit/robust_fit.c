@@ -26,6 +26,10 @@ enum { P = BB_FIT_PARAMETERS, STEPS = 60, LAD_STEPS = 20, ROWS_PER_PARAMETER = 3
 #define TUKEY         4.685
 /* Minimum scale (typical size) of the relative errors in Tukey's biweight; no model is more accurate. */
 #define MIN_SCALE 5e-3
+/* Rows of a group that have weight 0 are no outliers if they are more than this part of its rows, of this number of sizes or
+ * more. */
+#define SYSTEMATIC_PART  0.1
+#define SYSTEMATIC_SIZES 3
 
 /* Normal equations a x = b for the change x of the parameters, in units of their `scale`: a = S^T W S, b = -S^T W
  * error, with the slopes S and the weights W. */
@@ -213,7 +217,7 @@ static double sensitivity_of(const struct bb_fit *fit, int p)
 
     for (size_t i = 0; i < fit->n_rows; i++)
         if (fit->rows[i].weight > 0)
-            largest = fmax(largest, fit->rows[i].slope[p] * fmax(one->value, one->start) / one->scale);
+            largest = fmax(largest, fit->rows[i].slope[p] * fmax(fabs(one->value), one->start) / one->scale);
     return largest;
 }
 
@@ -256,13 +260,36 @@ static void find_correlated(struct bb_fit *fit)
     }
 }
 
+/* Returns whether a row that has weight 0 is one of many of its group with errors of the same sign. */
+static bool is_systematic(const struct bb_fit *fit, const struct bb_fit_row *row, double limit)
+{
+    double last = -1;
+    size_t n = 0, far = 0, sizes = 0;
+
+    for (const struct bb_fit_row *other = fit->rows; other < fit->rows + fit->n_rows; other++) {
+        if (other->group != row->group)
+            continue;
+        n++;
+        if (fabs(other->error) < limit || (other->error < 0) != (row->error < 0))
+            continue;
+        far++;
+        sizes += other->size != last;
+        last = other->size;
+    }
+    return row->group != 0 && sizes >= SYSTEMATIC_SIZES && (double)far > SYSTEMATIC_PART * (double)n;
+}
+
 static void mark_outliers(struct bb_fit *fit)
 {
     const double limit = fit->n_parameters > 0 ? outlier_limit(fit) : INFINITY;
 
     fit->n_outliers = 0;
     for (size_t i = 0; i < fit->n_rows; i++) {
-        fit->rows[i].is_outlier = isfinite(limit) && fabs(fit->rows[i].error) >= limit;
+        struct bb_fit_row *row = &fit->rows[i];
+        const bool dropped = isfinite(limit) && fabs(row->error) >= limit;
+
+        row->is_systematic = dropped && is_systematic(fit, row, limit);
+        row->is_outlier = dropped && !row->is_systematic;
         fit->n_outliers += fit->rows[i].is_outlier;
     }
 }

@@ -33,9 +33,12 @@ struct bb_fit_parameter {
 };
 
 struct bb_fit_row {
-    double measured; /* measured time, above 0 */
-    double error;    /* out: predicted / measured - 1 */
-    bool is_outlier; /* out: the row has weight 0 */
+    double measured;    /* measured time, above 0 */
+    double error;       /* out: predicted / measured - 1 */
+    bool is_outlier;    /* out: the row has weight 0 */
+    bool is_systematic; /* out: the row has weight 0, as many of its group, for which the model is wrong; no outlier */
+    int group;   /* rows of one operation, such as alltoall on 16 ranks; those of one size are together. 0: none */
+    double size; /* of the operation */
     /* state of the fit: weight of the squared error in the least-squares sum; time to which `error` is relative; and
      * change of `error` if a parameter grows by its `scale` */
     double weight, reference, slope[BB_FIT_PARAMETERS];

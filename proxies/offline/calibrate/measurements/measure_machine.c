@@ -14,6 +14,7 @@
  * The calibration benchmarks in the order in which they run:
  *   collectives     collectives of small and large sizes
  *   node            the same on one node, if the ranks are more than its GPUs: other variants, and the rates of its links
+ *   two-nodes       small sizes of alltoall on two of more nodes: separates a group of messages from each message
  *   p2p             messages of small and large sizes
  *   compute         GEMMs and memory-bound kernels that fill the GPU
  *   launches        kernels that are shorter than their launch
@@ -23,10 +24,11 @@
 #define COLLECTIVES "bench all_reduce all_gather reduce_scatter alltoall -b 8 -e 1G -f 4 -c 0"
 static const struct {
     const char *name, *command;
-    enum { ONE_RANK, ONE_NODE, ALL_RANKS } where;
+    enum { ONE_RANK, ONE_NODE, TWO_NODES, ALL_RANKS } where;
 } benches[] = {
     {"collectives", COLLECTIVES, ALL_RANKS},
     {"node", COLLECTIVES, ONE_NODE},
+    {"two-nodes", "bench alltoall -b 64 -e 1M -f 4 -c 0", TWO_NODES},
     {"p2p", "bench p2p --bandwidth-sizes 1M,32M -c 0", ALL_RANKS},
     {"compute", "bench compute", ONE_RANK},
     {"launches", "bench compute memory_kernels timed --size 4K -n 1", ONE_RANK},
@@ -58,8 +60,8 @@ static json_t *command_json(const char *command, const struct bb_measure_options
     return NULL;
 }
 
-/* Returns the number of ranks of benchmark i; 0: it does not run. srun starts the ranks of one node only with -N 1, which
- * contradicts a list of hosts. */
+/* Returns the number of ranks of benchmark i; 0: it does not run. srun starts the ranks of one node only with -N 1, of two
+ * with -N 2, which contradicts a list of hosts. */
 static int ranks_of(const struct bb_measure_options *o, size_t i)
 {
     const bool on_list = o->launcher && strcmp(o->launcher, "srun") == 0 && o->hosts;
@@ -69,6 +71,8 @@ static int ranks_of(const struct bb_measure_options *o, size_t i)
         return 1;
     case ONE_NODE:
         return o->node_ranks > 1 && o->node_ranks < o->ranks && !on_list ? o->node_ranks : 0;
+    case TWO_NODES:
+        return o->node_ranks > 1 && 2 * o->node_ranks < o->ranks && !on_list ? 2 * o->node_ranks : 0;
     default:
         return o->ranks >= 2 ? o->ranks : 0;
     }
@@ -81,7 +85,7 @@ static json_t *study_json(const struct bb_measure_options *o)
     json_t *cases = json_array();
 
     for (size_t i = 0; i < sizeof(benches) / sizeof(benches[0]); i++) {
-        const bool one_node = benches[i].where == ONE_NODE;
+        const bool few_nodes = benches[i].where == ONE_NODE || benches[i].where == TWO_NODES;
         json_t *one;
 
         if (ranks_of(o, i) == 0)
@@ -93,10 +97,10 @@ static json_t *study_json(const struct bb_measure_options *o)
             json_decref(cases);
             return NULL;
         }
-        if (one_node) /* emulated GPUs: the ranks are on as many nodes as the profile has, not on EMU_NODES */
+        if (few_nodes) /* emulated GPUs: the ranks are on as many nodes as the profile has, not on EMU_NODES */
             json_object_set_new(one, "environment", json_pack("{s:n}", "EMU_NODES"));
-        if (one_node && o->launcher && strcmp(o->launcher, "srun") == 0)
-            json_object_set_new(one, "launch_arguments", json_string("-N 1"));
+        if (few_nodes && o->launcher && strcmp(o->launcher, "srun") == 0)
+            json_object_set_new(one, "launch_arguments", json_string(benches[i].where == ONE_NODE ? "-N 1" : "-N 2"));
     }
     return json_pack("{s:s, s:o}", "about", "what busbar calibrate needs", "cases", cases);
 }

@@ -24,6 +24,9 @@
 /* A rate that only collectives of NCCL's choice determine is fitted if it takes this fraction of the time of one of them:
  * at smaller sizes the times do not separate latency and rate, and a wrong rate is wrong at all larger sizes. */
 #define MIN_RATE_SENSITIVITY 0.8
+#define AT_LATENCY           offsetof(struct bb_cluster, inter.latency_us)
+#define AT_GROUP             offsetof(struct bb_cluster, inter.group_us)
+#define AT_MESSAGE           offsetof(struct bb_cluster, inter.message_us)
 #define MIN_SCALE_US         0.5 /* us; minimum value of bb_fit_parameter.scale (robust_fit.h) for a latency */
 
 /* ---- measurements and parameters of each fit ---- */
@@ -194,11 +197,56 @@ static double start_of(const struct model *m, const struct bb_calibration_parame
     return convert(parameter, start);
 }
 
+static bool is_at(const struct bb_calibration_parameter *parameter, size_t offset)
+{
+    return parameter->offset == offset;
+}
+
+/* Returns whether the fit has only groups of messages between nodes, which determine the sum of inter.latency_us and
+ * inter.group_us; single messages determine the former. */
+static bool has_only_groups(const struct model *m, const struct bb_fit *fit)
+{
+    for (size_t i = 0; i < fit->n_rows; i++)
+        if (m->rows[i]->kind == BB_MEASURED_MESSAGE || m->rows[i]->call.ranks == 2)
+            return false;
+    return m->base->n_variants > 0;
+}
+
+/* Returns whether collectives with different numbers of messages between nodes separate inter.group_us and
+ * inter.message_us. */
+static bool has_two_groups(const struct model *m, const struct bb_fit *fit)
+{
+    int first = 0;
+
+    for (size_t i = 0; i < fit->n_rows; i++) {
+        const struct bb_collective *call = &m->rows[i]->call;
+        const int messages = m->rows[i]->kind == BB_MEASURED_COLLECTIVE ? call->ranks - call->ranks / call->nodes : 0;
+
+        if (messages > 0 && first > 0 && messages != first)
+            return true;
+        first = messages > 0 ? messages : first;
+    }
+    return false;
+}
+
+/* Stores a sum that is less than inter.latency_us, as a shorter latency. */
+static void shorten_latency(struct bb_calibration *c, double us)
+{
+    bb_parameter_set(c, bb_parameter_of(c, &c->cluster.inter.latency_us), c->cluster.inter.latency_us + us);
+}
+
 /* Without measurements of small sizes the latency of an NCCL variant is at least that of the starting profile, because
  * the model would choose it at sizes below those at which NCCL does. */
 static void add_parameter(struct model *m, struct bb_fit *fit, struct bb_calibration_parameter *parameter)
 {
     const double nominal = convert(parameter, parameter->nominal), start = start_of(m, parameter);
+    const double min_us = m->variant >= 0 && !has_small_row(m, fit)               ? start
+                          : is_at(parameter, AT_GROUP) && has_only_groups(m, fit) ? -m->base->inter.latency_us
+                                                                                  : 0;
+
+    if ((is_at(parameter, AT_LATENCY) && has_only_groups(m, fit)) ||
+        (is_at(parameter, AT_GROUP) && start <= 0 && !has_only_groups(m, fit) && !has_two_groups(m, fit)))
+        return;
 
     m->parameters[fit->n_parameters] = parameter;
     fit->parameters[fit->n_parameters++] =
@@ -208,8 +256,10 @@ static void add_parameter(struct model *m, struct bb_fit *fit, struct bb_calibra
                                         .scale = start,
                                         .min_sensitivity = has_forced_row(m, fit) ? 0 : MIN_RATE_SENSITIVITY}
             : (struct bb_fit_parameter){.start = start,
-                                        .min = m->variant >= 0 && !has_small_row(m, fit) ? start : 0,
-                                        .scale = fmax(start, MIN_SCALE_US)};
+                                        .min = min_us,
+                                        .scale = start <= 0 && is_at(parameter, AT_GROUP) && has_two_groups(m, fit)
+                                                     ? fmax(m->base->inter.latency_us, MIN_SCALE_US)
+                                                     : fmax(start, MIN_SCALE_US)};
 }
 
 static void store_results(struct bb_calibration *c, const struct model *m, const struct bb_fit *fit)
@@ -220,9 +270,11 @@ static void store_results(struct bb_calibration *c, const struct model *m, const
         const struct bb_fit_parameter *fitted = &fit->parameters[p];
         struct bb_calibration_parameter *parameter = m->parameters[p];
 
+        if (fitted->fitted && is_at(parameter, AT_GROUP) && fitted->value < 0)
+            shorten_latency(c, fitted->value);
         if (fitted->fitted) {
-            bb_parameter_set(c, parameter, convert(parameter, fitted->value));
-            parameter->correlated = fitted->correlated;
+            bb_parameter_set(c, parameter, fmax(0, convert(parameter, fitted->value)));
+            parameter->correlated = fitted->correlated || (is_at(parameter, AT_MESSAGE) && !has_two_groups(m, fit));
         } else {
             bb_parameter_try(&c->cluster, parameter, parameter->value);
         }
@@ -233,7 +285,8 @@ static void store_results(struct bb_calibration *c, const struct model *m, const
         c->rows[c->n_rows++] = (struct bb_calibration_row){.measurement = m->rows[i],
                                                            .fit = done,
                                                            .fitted_us = m->rows[i]->time_us * (1 + fit->rows[i].error),
-                                                           .outlier = fit->rows[i].is_outlier};
+                                                           .outlier = fit->rows[i].is_outlier,
+                                                           .systematic = fit->rows[i].is_systematic};
     }
     done->n_rows = fit->n_rows;
     done->n_outliers = fit->n_outliers;
@@ -257,6 +310,12 @@ static void keep_better_start(const struct model *m, struct bb_fit *fit, double 
     bb_fit_run(fit);
 }
 
+/* Returns bb_fit_row.group: of the collective and its ranks; 0: another measurement. */
+static int group_of(const struct bb_measurement *row)
+{
+    return row->kind == BB_MEASURED_COLLECTIVE ? ((int)row->call.kind + 1) << 24 | row->call.ranks : 0;
+}
+
 /* Runs a fit, and appends its results to c->fits and c->rows. Without measurements nothing is appended. variant: index
  * of the NCCL variant, for a fit of one variant; otherwise -1. */
 static void run_fit(struct bb_calibration *c, const struct planned_fit *planned, int variant)
@@ -271,7 +330,8 @@ static void run_fit(struct bb_calibration *c, const struct planned_fit *planned,
     for (size_t i = 0; i < e->n_rows; i++)
         if (uses_row(c, planned, variant, &e->rows[i])) {
             m.rows[fit.n_rows] = &e->rows[i];
-            fit.rows[fit.n_rows++].measured = e->rows[i].time_us;
+            fit.rows[fit.n_rows++] = (struct bb_fit_row){
+                .measured = e->rows[i].time_us, .group = group_of(&e->rows[i]), .size = e->rows[i].bytes};
         }
     for (int p = 0; p < c->n_parameters; p++)
         if (planned->determines == c->parameters[p].by && c->parameters[p].variant == variant &&

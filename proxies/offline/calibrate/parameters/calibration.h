@@ -13,7 +13,7 @@
 #include "proxies/offline/calibrate/measurements/measurements.h"
 
 #define BB_CALIBRATION_FITS       (11 + BB_NCCL_VARIANTS)
-#define BB_CALIBRATION_PARAMETERS (32 + 6 * BB_NCCL_VARIANTS)
+#define BB_CALIBRATION_PARAMETERS (34 + 6 * BB_NCCL_VARIANTS)
 
 /* One fit: a subset of the profile's parameters is fitted to a subset of the measurements. */
 struct bb_calibration_fit {
@@ -61,7 +61,8 @@ struct bb_calibration_row {
     const struct bb_measurement *measurement;
     const struct bb_calibration_fit *fit;
     double fitted_us;
-    bool outlier; /* true: the fit ignored this measurement */
+    bool outlier;    /* true: the fit ignored this measurement */
+    bool systematic; /* true: ignored as many of its collective, for which the model is wrong; no outlier */
 };
 
 /* Result of a calibration. A zero-initialized struct is valid and empty. The struct must not be copied, because it

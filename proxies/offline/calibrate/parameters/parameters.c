@@ -44,6 +44,8 @@ static const struct {
     {"intra.gbps", AT(intra.gbps), BB_RATE, ALWAYS, BB_BY_LOCAL},
     {"inter.latency_us", AT(inter.latency_us), BB_LATENCY, ALWAYS, BB_BY_REMOTE},
     {"inter.gbps", AT(inter.gbps), BB_RATE, ALWAYS, BB_BY_REMOTE},
+    {"inter.group_us", AT(inter.group_us), BB_LATENCY, VARIANTS, BB_BY_REMOTE},
+    {"inter.message_us", AT(inter.message_us), BB_LATENCY, VARIANTS, BB_BY_REMOTE},
 };
 
 static const struct {

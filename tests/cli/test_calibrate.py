@@ -143,6 +143,12 @@ def test_undetermined_parameters_keep_their_nominal_value_and_are_listed(measure
     assert profile["name"] == "mine"
 
 
+def test_parameters_of_the_host_are_listed_as_undetermined(measured, calibrate):
+    done, _, _ = calibrate(measured("compute"), "--from", "b200-sxm-ib")
+    listed = done.stdout.split("parameters that the measurements do not determine")[1]
+    assert [key for key in ("host.op_us", "host.expert_us", "pcie_gbps", "peer_gbps", "tflops.float4") if key not in listed] == []
+
+
 def test_outliers_are_ignored_and_listed(measured, calibrate, tmp_path):
     _, clean, _ = calibrate(measured("collectives"))
 

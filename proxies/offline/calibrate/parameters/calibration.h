@@ -13,7 +13,7 @@
 #include "proxies/offline/calibrate/measurements/measurements.h"
 
 #define BB_CALIBRATION_FITS       (11 + BB_NCCL_VARIANTS)
-#define BB_CALIBRATION_PARAMETERS (34 + 6 * BB_NCCL_VARIANTS)
+#define BB_CALIBRATION_PARAMETERS (40 + 6 * BB_NCCL_VARIANTS)
 
 /* One fit: a subset of the profile's parameters is fitted to a subset of the measurements. */
 struct bb_calibration_fit {

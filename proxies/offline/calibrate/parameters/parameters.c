@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Section of the profile that contains the parameter; VARIANTS: section "nccl". */
-enum section { ALWAYS, ACHIEVED, VARIANTS, SHARING, SECTIONS };
+/* Section of the profile that contains the parameter; VARIANTS: section "nccl"; PRESENT: none, it may be missing. */
+enum section { ALWAYS, PRESENT, ACHIEVED, VARIANTS, SHARING, SECTIONS };
 
 #define AT(member) offsetof(struct bb_cluster, member)
 static const struct {
@@ -39,6 +39,11 @@ static const struct {
     {"sharing.memory_bytes", AT(sharing.memory_bytes), BB_LATENCY, SHARING, BB_BY_OVERLAP},
     {"sm_count", AT(sm_count), BB_INTEGER, ALWAYS, BB_BY_NO_FIT},
     {"clock_khz", AT(clock_khz), BB_INTEGER, ALWAYS, BB_BY_NO_FIT},
+    {"tflops.float4", AT(tflops_float4), BB_FIXED, PRESENT, BB_BY_NO_FIT},
+    {"host.op_us", AT(host.op_us), BB_FIXED, PRESENT, BB_BY_NO_FIT},
+    {"host.expert_us", AT(host.expert_us), BB_FIXED, PRESENT, BB_BY_NO_FIT},
+    {"pcie_gbps", AT(pcie_gbps), BB_FIXED, PRESENT, BB_BY_NO_FIT},
+    {"peer_gbps", AT(peer_gbps), BB_FIXED, PRESENT, BB_BY_NO_FIT},
     {"collective_min_us", AT(collective_min_us), BB_LATENCY, VARIANTS, BB_BY_NO_FIT},
     {"intra.latency_us", AT(intra.latency_us), BB_LATENCY, ALWAYS, BB_BY_LOCAL},
     {"intra.gbps", AT(intra.gbps), BB_RATE, ALWAYS, BB_BY_LOCAL},
@@ -95,6 +100,7 @@ static void add_variant(struct bb_calibration *c, int variant)
 void bb_parameters_init(struct bb_calibration *c)
 {
     const bool has[SECTIONS] = {[ALWAYS] = true,
+                                [PRESENT] = true,
                                 [ACHIEVED] = c->cluster.has_achieved,
                                 [VARIANTS] = c->cluster.n_variants > 0,
                                 [SHARING] = c->cluster.has_sharing};
@@ -102,7 +108,8 @@ void bb_parameters_init(struct bb_calibration *c)
     for (size_t i = 0; i < sizeof(scalars) / sizeof(scalars[0]); i++) {
         struct bb_calibration_parameter *p;
 
-        if (!has[scalars[i].section])
+        if (!has[scalars[i].section] ||
+            (scalars[i].section == PRESENT && *(const double *)((const char *)&c->cluster + scalars[i].offset) <= 0))
             continue;
         p = add_parameter(
             c, (struct bb_calibration_parameter){

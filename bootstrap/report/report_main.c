@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -93,6 +94,19 @@ static int run_script(const char *python, char *script, const struct options *o,
     return bb_err(BB_EFAIL, "report needs Python 3, and %s cannot be started: %s", python, strerror(errno));
 }
 
+/* A page under the name of a picture or a table would not open. Pipes and devices have any name. */
+static int check_ending(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *dot = strrchr(slash ? slash : path, '.');
+    struct stat about;
+
+    if (!dot || strcasecmp(dot, ".html") == 0 || strcasecmp(dot, ".htm") == 0 ||
+        (stat(path, &about) == 0 && !S_ISREG(about.st_mode)))
+        return 0;
+    return bb_err(BB_EUSAGE, "-o %s: the page is HTML, expected a name with .html; try: -o %.*s.html", path,
+                  (int)(dot - path), path);
+}
+
 static int check_arguments(const struct options *o, const struct bb_positionals *files)
 {
     struct stat file;
@@ -107,7 +121,7 @@ static int check_arguments(const struct options *o, const struct bb_positionals 
         else if (stat(files->word[i], &file) == 0 && S_ISDIR(file.st_mode))
             return bb_err(BB_EUSAGE, "%s is a folder; the results of a sweep: %s/sweep.json", files->word[i],
                           files->word[i]);
-    return bb_outfile_check(o->output, "the page");
+    return check_ending(o->output) ? -BB_EUSAGE : bb_outfile_check(o->output, "the page");
 }
 
 int bb_report_main(int argc, char **argv, bb_load_printed_fn *load)

@@ -105,6 +105,15 @@ def test_name_of_the_page_is_printed_unless_quiet_or_a_device(busbar, samples, t
     assert (done.returncode, done.stderr) == (1, "busbar: report: cannot write to stdout: No space left on device\n")
 
 
+@pytest.mark.parametrize("name", ["plot.png", "a.b/r.json", "r.pdf"])
+def test_page_is_not_written_under_the_name_of_another_format(busbar, samples, tmp_path, name):
+    (tmp_path / "a.b").mkdir()
+    done = report(busbar, samples["p2p"], output=tmp_path / name)
+    html = str(tmp_path / name).rsplit(".", 1)[0] + ".html"
+    assert (done.returncode, done.stderr) == (2, f"busbar: -o {tmp_path / name}: the page is HTML, expected a name with .html; try: -o {html}\n")
+    assert not (tmp_path / name).exists()
+
+
 @pytest.mark.parametrize("name,content,message", [
     ("gone.json", None, "cannot be read: No such file"),
     ("text.json", "hello", "not a result file: neither a JSON object nor nccl-tests output"),

@@ -191,7 +191,7 @@ def test_kernels_of_a_slow_rank_are_not_launch_bound(busbar):
     assert [(p["phase"], p["bottleneck"]) for p in slow["phases"]] == [(p["phase"], p["bottleneck"]) for p in same["phases"]]
 
 
-def test_the_reported_error_is_that_of_the_same_kind_of_step(busbar):
+def test_the_reported_error_is_that_of_the_same_kind_of_step(busbar, tmp_path):
     """Software, GPU generation, experts, precision and length of the samples."""
     args = "--model mixtral_8x7b --layers 2 --ranks 8 --seq-length 1024"
     kinds = {"--ep 8": "megatron, Hopper, few experts (counted as dense), 16 bits", "": "megatron, Hopper, many experts, 16 bits", "--ep 8 --fp8": "megatron, Hopper, few experts (counted as dense), 8 bits",
@@ -211,6 +211,13 @@ def test_the_reported_error_is_that_of_the_same_kind_of_step(busbar):
                       ("--set inter.gbps=24 --best-layout --global-batch-size 8 --top 1 --tp 1", "80% within .*; none of these published steps was predicted with this --set")):
         printed = busbar.run("plan", "transformer", *f"--model llama3_8b --layers 2 --ranks 8 --cluster h100-sxm-ib --dp-sync distributed {more}".split(), emulated=False).stdout
         assert re.search(rf"accuracy:? .*megatron, Hopper, dense, 16 bits.* \(\d+ published steps?\): .*{end}\n", printed), printed
+    for changes, has in (({"inter": {"gbps": 97}}, True), ({}, False)):  # a copy of a shipped profile is the shipped profile
+        own = tmp_path / "own.json"
+        own.write_text(json.dumps({"base": "h100-sxm-ib"} | changes) if changes else (ROOT / "profiles/clusters/h100-sxm-ib.json").read_text())
+        printed = busbar.run("plan", "transformer", *f"--model llama3_8b --layers 2 --ranks 8 --cluster {own} --dp-sync distributed".split(), emulated=False).stdout
+        assert ("; none of these published steps was predicted with this cluster profile\n" in printed) == has, printed
+        printed = busbar.run("plan", "all_reduce", "--ranks", 16, "--cluster", own, emulated=False).stdout
+        assert (" (of the shipped profiles; this one is a file of yours)\n" in printed) == has, printed
     fp8 = [re.search("accuracy +(.*)", busbar.run("plan", "transformer", *f"{args} --ep 8 --cluster h100-sxm-ib {more}".split(), emulated=False).stdout)[1]
            for more in ("--fp8", "--gemm-precision fp8")]
     assert fp8[0] == fp8[1] and "none of these published steps" not in fp8[0]

@@ -682,6 +682,21 @@ int bb_profile_load_cluster(const char *name_or_path, unsigned warnings, json_t 
     return load("clusters", name_or_path, warnings, root);
 }
 
+bool bb_profile_is_shipped_cluster(const char *name_or_path, const json_t *root)
+{
+    const char *name = json_string_value(json_object_get(root, "name"));
+    json_t *shipped;
+    bool equal;
+
+    if (find_text("clusters", name_or_path))
+        return true;
+    if (!name || !find_text("clusters", name) || load("clusters", name, 0, &shipped) != 0)
+        return false;
+    equal = json_equal(root, shipped);
+    json_decref(shipped);
+    return equal;
+}
+
 static json_t *checksum_of(const char *kind, const char *name_or_path)
 {
     struct stat about;

@@ -59,6 +59,10 @@ enum bb_profile_warnings { BB_WARN_OF_TRANSPORT = 1, BB_WARN_OF_GENERATION = 2 }
 /* bb_profile_load_cluster - as bb_profile_load for "clusters"; prints the warnings (enum bb_profile_warnings) of `warnings`. */
 int bb_profile_load_cluster(const char *name_or_path, unsigned warnings, json_t **root) BB_MUST_CHECK;
 
+/* bb_profile_is_shipped_cluster - returns whether the profile that was loaded, `root`, is one of `busbar list clusters`, or
+ * a file equal to one. */
+bool bb_profile_is_shipped_cluster(const char *name_or_path, const json_t *root);
+
 /*
  * bb_profile_change - changes values of a cluster profile, by a profile with a base or by --set.
  *   changes  JSON object with the changed keys; elements of "nccl" change the variant with the same algorithm and protocol.

@@ -52,7 +52,10 @@ void bb_published_text(const struct bb_cluster *c, const char *what, int nodes, 
             error = kinds[i].error;
     snprintf(text, BB_PUBLISHED_TEXT, "%s, %s%s%s%s: %s%s", what,
              c->has_achieved ? bb_cluster_gpus_text(c, gpus) : "GPUs without measured rates", where_names[where],
-             *transport ? ", " : "", transport, error, c->is_changed ? " (of the profile without --set)" : "");
+             *transport ? ", " : "", transport, error,
+             c->is_own       ? " (of the shipped profiles; this one is a file of yours)"
+             : c->is_changed ? " (of the profile without --set)"
+                             : "");
 }
 
 /* Writes the error of what the calibration left out, `what`: "median error 3.4%, 90% within 8%, of sizes that .." */

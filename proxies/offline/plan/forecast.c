@@ -511,8 +511,9 @@ void bb_forecast_accuracy_text(const struct bb_forecast *f, const struct bb_clus
         n += snprintf(text + n, size - (size_t)n,
                       kind->steps < MIN_STEPS ? "too few for a range: assume %.0f%% or more" : "80%% within %.0f%%",
                       100 * kind->within);
-        if (f->perturbed[0])
-            snprintf(text + n, size - (size_t)n, "; none of these published steps was predicted with%s", f->perturbed);
+        if (f->perturbed[0] || c->is_own)
+            snprintf(text + n, size - (size_t)n, "; none of these published steps was predicted with%s%s",
+                     c->is_own ? " this cluster profile" : "", f->perturbed);
     } else {
         n = snprintf(text, size, "no published step of this kind%s%s", f->software ? ": " : "",
                      f->software ? kind_text(f, c, name) : "");

@@ -612,12 +612,15 @@ int bb_cluster_load_changed(const char *name_or_path, const struct bb_opt_texts 
 {
     json_t *root;
     int rc = bb_profile_load_cluster(name_or_path, remaining_warnings(changes), &root);
+    bool is_shipped;
 
     if (rc)
         return rc;
+    is_shipped = bb_profile_is_shipped_cluster(name_or_path, root);
     TRY(read_profile(root, name_or_path, cluster));
     if (changes && changes->n > 0)
         TRY(change_cluster(root, name_or_path, changes, cluster));
+    cluster->is_own = !is_shipped;
     warn_of_alpha_beta(cluster, name_or_path);
 out:
     json_decref(root);

@@ -126,6 +126,7 @@ struct bb_left_out {
 struct bb_cluster {
     char name[192];     /* with the changes of --set, truncated: "h100-sxm-ib with inter.gbps=97" */
     bool is_changed;    /* by --set */
+    bool is_own;        /* a file of the user, no shipped profile: no published measurement was compared with it */
     char transport[24]; /* how nodes communicate: "infiniband", "roce", "efa-v2"...; "": unknown */
     int generation;     /* 1 + enum bb_gpu_generation (software.h); 0: not stated */
     int gpus_per_node, sm_count, clock_khz;

@@ -556,7 +556,8 @@ static const struct bb_foreign_name terms[] = {
     {"busbw bus-bandwidth", NULL,
      "bus bandwidth: algbw x the collective's factor (busbar list collectives), for a ring the rate in one direction "
      "of the slowest link. Compare it in a node with a GPU's NVLink rate, between nodes with the rate of all NICs of a "
-     "node (8 x 48.5 GB/s; with emulated-default, the emulated GPUs' default, one NIC of 25 GB/s); tree and NVLS move "
+     "node (h100-sxm-ib: 8 x 48.5 GB/s; with emulated-default, the emulated GPUs' default, one NIC of 25 GB/s); tree "
+     "and NVLS move "
      "other amounts and may exceed it, the tree on two nodes almost twice",
      NULL},
     {"bucket", NULL, "tensors whose gradients one collective reduces (--bucket-rule, --bucket-mb)", NULL},
@@ -587,6 +588,25 @@ static const struct bb_foreign_name terms[] = {
      "of several",
      NULL},
     {"waiting waiting-for-peers", NULL, "time in a call before its last participant arrives", NULL},
+    {"goodput", NULL,
+     "plan: part of the time in which training makes progress, without checkpoints, restarts and steps done again",
+     NULL},
+    {"rail rails", NULL,
+     "the NICs of the same index of all nodes, and the switches that connect them; bench rails measures each", NULL},
+    {"leaf", NULL, "a switch with nodes, and these nodes; leaves are connected by uplinks (\"fabric\" of a profile)",
+     NULL},
+    {"oversubscription", NULL, "rate of the NICs below a leaf / rate of its uplinks", NULL},
+    {"straggler slow-rank", NULL, "a rank for which the others wait; plan: --slow RANK:FACTOR", NULL},
+    {"sample samples", NULL,
+     "time of -n operations back to back / -n, on the slowest rank; the tables show the median of the samples", NULL},
+    {"wrong #wrong", NULL, "elements of the result that differ from the expected value (-c)", NULL},
+    {"nvls", NULL, "algorithm of NCCL in which the NVSwitches reduce and multicast", NULL},
+    {"ll ll128 simple", NULL,
+     "protocols of NCCL: LL sends a flag with each 4 bytes (lowest latency, half the rate), LL128 8 with each 120, "
+     "Simple "
+     "synchronizes after whole chunks (highest rate)",
+     NULL},
+    {"micro-batch micro-batches", NULL, "samples of one forward and backward pass of a pipeline stage", NULL},
     {NULL, NULL, NULL, NULL},
 };
 
@@ -653,6 +673,22 @@ static int help_command(int argc, char **argv)
     return run_command(argc, argv);
 }
 
+/* Prints a term of several words, `busbar help waiting for peers`. Returns whether there is one. */
+static bool print_term(int argc, char **argv)
+{
+    char term[64] = "";
+    const struct bb_foreign_name *row;
+
+    for (int i = 1; i < argc; i++)
+        snprintf(term + strlen(term), sizeof(term) - strlen(term), "%s%s", i > 1 ? "-" : "", argv[i]);
+    for (char *c = term; *c; c++)
+        *c = *c == ' ' ? '-' : *c;
+    row = argc > 2 || strchr(argv[1], ' ') ? bb_foreign_find(terms, term, strlen(term)) : NULL;
+    if (row)
+        bb_opts_print_term(term, row->text, stdout);
+    return row;
+}
+
 /* Runs `busbar help`. `busbar help bench p2p` is the same as `busbar bench p2p --help`; `busbar help tp` and
  * `busbar help plan tp` print the option --tp. */
 static int help_main(int argc, char **argv)
@@ -664,6 +700,8 @@ static int help_main(int argc, char **argv)
         complete_commands(bb_opts_completion_prefix(argc, argv));
         return 0;
     }
+    if (argc > 1 && print_term(argc, argv))
+        return 0;
     if (argc > 3)
         return bb_err(BB_EUSAGE, "unexpected argument '%s', expected: busbar help [COMMAND [SUBCOMMAND] | OPTION]",
                       argv[3]);

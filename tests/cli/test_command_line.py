@@ -101,10 +101,12 @@ def test_examples_of_plans_fit_in_memory(busbar):
     ("MFU", r"  MFU +model FLOP utilization: "), ("all-reduce", r"collectives:\n  all_reduce .*\nOptions: busbar help plan, "), ("llama3_8b", r"models:\n  llama3_8b "),
     ("transformer", r"proxies:\n  transformer "), ("bfloat16", r"dtypes:\n  bfloat16 "), ("h100_sxm_ib", r"clusters:\n  h100-sxm-ib "),
     ("zero3", "  zero3 +values of --dp-sync: "), ("ci95", "  ci95 .*of the median"),
-    ("bubble", "  bubble +exposed time in which "), ("wall", "  wall +time of one operation by the host clock"), ("count", "  count +elements "), ("busbw", r"  busbw +bus bandwidth: (?:.*\n *)+.*all NICs of a node"), ("overlap_efficiency", "  overlap_efficiency +time saved ")])
+    ("bubble", "  bubble +exposed time in which "), ("wall", "  wall +time of one operation by the host clock"), ("count", "  count +elements "), ("busbw", r"  busbw +bus bandwidth: (?:.*\n *)+.*all NICs of a node"), ("overlap_efficiency", "  overlap_efficiency +time saved "),
+    ("pipeline bubble", "  pipeline-bubble +exposed time in which "), ("oversubscription", "  oversubscription +rate of the NICs below a leaf"), ("#wrong", "  #wrong +elements ")])
 def test_help_explains_names_and_terms(busbar, topic, printed):
-    done = busbar.run("help", topic, emulated=False)
-    assert done.returncode == 0 and re.match(printed, done.stdout) and not done.stderr
+    for words in {(topic,), tuple(topic.split())}:
+        done = busbar.run("help", *words, emulated=False)
+        assert done.returncode == 0 and re.match(printed, done.stdout) and not done.stderr
 
 
 @pytest.mark.parametrize("topic,printed", [

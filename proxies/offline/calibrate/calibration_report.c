@@ -6,6 +6,7 @@
 #include "bootstrap/cli/report_header.h"
 #include "bootstrap/results/results.h"
 #include "bootstrap/results/table.h"
+#include "proxies/offline/calibrate/parameters/penalized_variants.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -448,6 +449,15 @@ static void print_outliers(const struct bb_calibration *c, FILE *out)
     end_list(&names);
 }
 
+/* Returns whether a file records which variant NCCL chose; tables of nccl-tests do not. */
+static bool knows_choice(const struct bb_measurements *e)
+{
+    for (const struct bb_measurement *row = e->rows; row < e->rows + e->n_rows; row++)
+        if (bb_is_nccl_choice(row) && *row->algorithm)
+            return true;
+    return false;
+}
+
 static void print_remarks(const struct bb_calibration *c, FILE *out)
 {
     struct list correlated = {
@@ -456,9 +466,12 @@ static void print_remarks(const struct bb_calibration *c, FILE *out)
                  "was changed in proportion to its nominal value:\n"};
     struct list penalized = {
         .out = out,
-        .title = "#\n# penalized: the times show that NCCL did not choose these variants although the "
-                 "cost model predicted that they are faster; the new profile makes them slower, or does not "
-                 "use them at small sizes:\n"};
+        .title =
+            knows_choice(c->measurements)
+                ? "#\n# penalized: NCCL did not choose these variants although the cost model predicted that they are "
+                  "faster; the new profile makes them slower, or does not use them at small sizes:\n"
+                : "#\n# penalized: the files do not record what NCCL chose; it is assumed to choose as in the starting "
+                  "profile, so the new profile makes these variants slower, or does not use them at small sizes:\n"};
 
     for (int f = 0; f < c->n_parameters; f++)
         if (c->parameters[f].correlated && c->parameters[f].fit)

@@ -16,6 +16,7 @@ CHARTS = (
     ("Communicators", ("comm",), measured.communicators),
     ("Overlap", ("overlap",), measured.contention),
     ("Compute", ("compute",), measured.computing),
+    ("Copies", ("copy",), measured.copies),
     ("Training", ("plan",), steps.trainings),
     ("Steps", ("plan",), steps.layouts),
     ("Steps", ("proxy", "plan"), steps.waterfalls),

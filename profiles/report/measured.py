@@ -441,6 +441,34 @@ def contention(results):
             xaxis=name_axis(), yaxis=axis(title), **table(rows, OVERLAP_COLUMNS))
 
 
+COPY_COLUMNS = {"GPU": "rank", "peer": "peer", "bytes": "bytes", "time (us)": row_time, "rate (GB/s)": "gbps",
+                "expected (GB/s)": "expected_gbps"}
+
+
+def copy_text(row):
+    """What is copied: "host to gpu, copy engine, pinned memory"."""
+    return (f"{row.get('link')} {str(row.get('direction')).replace('_', ' ')}, {'copy engine' if row.get('engine') == 'copy' else row.get('engine')}, "
+            f"{row.get('memory')} memory"
+            + (", all at once" if row.get("concurrent") else ""))
+
+
+def copies(results):
+    """Rates of copies between the memories of host and GPUs (bench copy): the median, and the range over all GPUs."""
+    for result in results:
+        rates = {}
+        for row in result.rows:
+            if is_number(row.get("gbps")):
+                rates.setdefault(copy_text(row), []).append(row["gbps"])
+        values = [median(found) for found in rates.values()]
+        hover = [f"{name}<br>{number_text(min(found))} to {number_text(max(found))} GB/s over {len(found)} GPUs or pairs"
+                 for name, found in rates.items()]
+        trace = bars("rate", list(rates), values, hover, COMPUTE,
+                     error_y=error_bars(values, [(min(found), max(found)) for found in rates.values()], EXPOSED))
+        yield Chart(f"Copies between memories ({result.name})", [result], traces=[trace], xaxis=name_axis(), yaxis=axis("GB/s"),
+                    about="Bars: median over the GPUs or pairs of GPUs. Lines: lowest to highest.",
+                    **table([{**row, "what": copy_text(row)} for row in result.rows], {"copy": "what", **COPY_COLUMNS}))
+
+
 def kernel_text(row):
     shape = "x".join(str(row[key]) for key in ("batch", "m", "n", "k") if row.get(key))
     return " ".join(str(part) for part in (row.get("name"), row.get("dtype"), shape) if part)

@@ -13,12 +13,12 @@ import re
 # Kind -> type in the table of files.
 KINDS = {
     "collectives": "bench", "p2p": "bench p2p", "comm": "bench comm", "overlap": "bench overlap",
-    "compute": "bench compute", "proxy": "proxy", "proxies": "proxy all", "plan": "plan", "compare": "compare",
+    "compute": "bench compute", "copy": "bench copy", "proxy": "proxy", "proxies": "proxy all", "plan": "plan", "compare": "compare",
     "sweep": "sweep", "trace": "trace", "calibration": "calibrate",
     "health": "health",
 }
 # busbar.bench/1: (kind, a field that identifies its rows), tested in this order.
-ROW_FIELDS = (("p2p", "metric"), ("comm", "step"), ("overlap", "compute_alone_us"), ("compute", "section"),
+ROW_FIELDS = (("p2p", "metric"), ("comm", "step"), ("overlap", "compute_alone_us"), ("compute", "section"), ("copy", "engine"),
               ("collectives", "collective"))
 SCHEMAS = {"busbar.bench/1": None, "busbar.proxy/1": "proxy", "busbar.proxies/1": "proxies", "busbar.plan/1": "plan",
            "busbar.compare/1": "compare", "busbar.sweep/1": "sweep", "busbar.trace/1": "trace",

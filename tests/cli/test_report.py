@@ -44,6 +44,7 @@ def samples(busbar, tmp_path_factory):
         done = busbar.run(*args, "--json", folder / f"{name}.json", **kw)
         assert done.returncode == 0, done.stderr
     run("collectives", "bench", "all_reduce", "-b", "8K", "-e", "8M", "-f", 32, "-n", 2, ranks=2, env=NO_DATA)
+    run("copy", "bench", "copy", "--size", "1M", ranks=2, env=NO_DATA)
     run("proxy", "proxy", *STEP, "--steps", 2, "--trace", folder / "trace.json", ranks=4, env=NO_DATA)
     run("plan", "plan", *STEP, "--ranks", 4, "--cluster", "h100-sxm-ib", emulated=False)
     run("compare", "compare", folder / "collectives.json", folder / "collectives.json", "--threshold", 5, emulated=False)
@@ -87,10 +88,17 @@ def page_of(busbar, output, *files):
 def test_one_page_of_every_kind(busbar, samples, tmp_path, plotly):
     text = page_of(busbar, tmp_path / "r.html", *samples.values())
     headings = re.findall(r"<h2[^>]*>([^<]*)</h2>", text)
-    assert headings == ["Findings", "Collectives", "Links", "Steps", "Traffic and memory", "Scaling", "Comparisons", "Calibrations",
+    assert headings == ["Findings", "Collectives", "Links", "Copies", "Steps", "Traffic and memory", "Scaling", "Comparisons", "Calibrations",
                         "Studies", "Files"]
     assert "default-src 'none'" in text and not re.search(r"<(?:script|link|img)[^>]+(?:src|href)=\"(?!data:)", text)
     assert list(tmp_path.iterdir()) == [tmp_path / "r.html"]
+
+
+def test_copies_are_a_chart_of_their_rates(busbar, samples, tmp_path, plotly):
+    text = page_of(busbar, tmp_path / "r.html", samples["copy"])
+    rows = json.loads(samples["copy"].read_text())["results"]
+    assert f"Copies between memories (copy.json) ({len(rows)} rows)" in text and "over size" not in text and "?:" not in text
+    assert "host to gpu, copy engine, pinned memory" in text and "peer both, copy engine, device memory, all at once" in text
 
 
 def test_name_of_the_page_is_printed_unless_quiet_or_a_device(busbar, samples, tmp_path, plotly):

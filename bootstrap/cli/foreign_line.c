@@ -1468,6 +1468,7 @@ static int print_line(const struct line *l, const char *command)
 {
     char *text, *model;
     size_t size;
+    const bool is_bench = bb_begins_with(l->set->usage, "busbar bench ") && strcmp(command, "bench") != 0;
     FILE *line = bb_open_text(&text, &size);
     int rc;
 
@@ -1475,9 +1476,10 @@ static int print_line(const struct line *l, const char *command)
         if (*l->fragments[i].text && !is_replaced(l, i))
             fprintf(line, " %s", l->fragments[i].text);
     bb_close_text(line, &text);
-    rc = bb_err(BB_EUSAGE, "options of another tool%s%s%s; try: busbar %s%s%s",
+    rc = bb_err(BB_EUSAGE, "options of another tool%s%s%s; try: busbar %s%s%s%s",
                 l->unread ? "; the command lacks those in " : "", l->unread ? l->unread : "",
-                l->unread ? ", which is not read" : "", command, text, l->model ? " --model model.json" : "");
+                l->unread ? ", which is not read" : "", is_bench ? "bench " : "", command, text,
+                l->model ? " --model model.json" : "");
     if (l->model && !bb_err_is_mute()) {
         model = json_dumps(l->model, JSON_PRESERVE_ORDER);
         fprintf(stderr, "  first write the model's file: echo '%s' >model.json\n", model);

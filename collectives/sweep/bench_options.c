@@ -253,7 +253,7 @@ static int check_count(const struct bb_sweep *s)
 {
     enum { MAX_SIZES = 100000 };
     const bool scales = s->factor > 1;
-    char low[BB_BYTES_TEXT], high[BB_BYTES_TEXT], text[32];
+    char low[BB_BYTES_TEXT], high[BB_BYTES_TEXT], text[32], given[BB_BYTES_TEXT];
     size_t step = 1024;
 
     if (bb_sweep_count_sizes(s, MAX_SIZES + 1) <= MAX_SIZES)
@@ -261,9 +261,13 @@ static int check_count(const struct bb_sweep *s)
     while ((s->max_bytes - s->min_bytes) / step >= MAX_SIZES)
         step *= 2;
     snprintf(text, sizeof(text), "-i %zu%s", step >> (step < 1 << 20 ? 10 : 20), step < 1 << 20 ? "K" : "M");
-    return bb_err(BB_EUSAGE, "%s %g gives more than %d sizes from %s (-b) to %s (-e); try: %s",
-                  scales ? "step factor (-f)" : "increment (-i)", scales ? s->factor : (double)s->step_bytes, MAX_SIZES,
-                  bb_format_bytes(s->min_bytes, low), bb_format_bytes(s->max_bytes, high), scales ? "-f 2" : text);
+    if (scales)
+        snprintf(given, sizeof(given), "%.10g", s->factor);
+    else
+        bb_format_bytes(s->step_bytes, given);
+    return bb_err(BB_EUSAGE, "%s %s gives more than %d sizes from %s (-b) to %s (-e); try: %s",
+                  scales ? "step factor (-f)" : "increment (-i)", given, MAX_SIZES, bb_format_bytes(s->min_bytes, low),
+                  bb_format_bytes(s->max_bytes, high), scales ? "-f 2" : text);
 }
 
 static bool mode_is(const struct bb_bench_options *o, const char *name)

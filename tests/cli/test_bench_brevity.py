@@ -1,5 +1,6 @@
 """The default output of each mode of `busbar bench` has at most 25 lines and ends with the verdict; --full and JSON have everything."""
 import json
+import re
 
 import pytest
 
@@ -86,3 +87,20 @@ def test_compute_quick_does_not_judge_short_kernels(busbar):
     assert done.returncode == 0 and "too short to show a slow GPU" in done.stdout.splitlines()[-1]
     done = busbar.run(*args, "--max-slow", 0, ranks=2, env=slow)
     assert done.returncode == 2 and "--max-slow cannot judge the GEMMs and memory-bound kernels of --quick" in done.stderr
+
+
+def test_one_rank_has_no_shortest_time(busbar):
+    """A copy of a few bytes takes less than the 5 ns that two decimals show on emulated GPUs."""
+    done = busbar.run("bench", "all_reduce", "-e", "1K", env={"EMU_DATA": "off"})
+    assert done.returncode == 0 and re.search(r"# data not verified \(EMU_DATA=off\) in \d+ of \d+ results$", done.stdout.rstrip()), done.stdout
+
+
+@pytest.mark.parametrize("more,given", [("-i 1M", "increment (-i) 1 MiB"), ("-f 1.000001", "step factor (-f) 1.000001")])
+def test_too_many_sizes_are_named_as_typed(busbar, more, given):
+    done = busbar.run("bench", "all_reduce", "-e", "1T", *more.split())
+    assert done.returncode == 2 and f"{given} gives more than 100000 sizes from" in done.stderr, done.stderr
+
+
+def test_advice_names_the_benchmark_of_another_tools_options(busbar):
+    done = busbar.run("bench", "copy", "-g", 2, "-b", "1M", "-e", "1M")
+    assert done.returncode == 2 and "; try: busbar-emulated bench copy -g 2\n" in done.stderr, done.stderr

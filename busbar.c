@@ -596,15 +596,14 @@ static const struct bb_foreign_name terms[] = {
     {"leaf", NULL, "a switch with nodes, and these nodes; leaves are connected by uplinks (\"fabric\" of a profile)",
      NULL},
     {"oversubscription", NULL, "rate of the NICs below a leaf / rate of its uplinks", NULL},
-    {"straggler slow-rank", NULL, "a rank for which the others wait; plan: --slow RANK:FACTOR", NULL},
+    {"straggler slow-rank", NULL, "a rank for which the others wait; plan: --slow rank=N:FACTOR", NULL},
     {"sample samples", NULL,
      "time of -n operations back to back / -n, on the slowest rank; the tables show the median of the samples", NULL},
     {"wrong #wrong", NULL, "elements of the result that differ from the expected value (-c)", NULL},
     {"nvls", NULL, "algorithm of NCCL in which the NVSwitches reduce and multicast", NULL},
     {"ll ll128 simple", NULL,
      "protocols of NCCL: LL sends a flag with each 4 bytes (lowest latency, half the rate), LL128 8 with each 120, "
-     "Simple "
-     "synchronizes after whole chunks (highest rate)",
+     "Simple synchronizes after whole chunks (highest rate)",
      NULL},
     {"micro-batch micro-batches", NULL, "samples of one forward and backward pass of a pipeline stage", NULL},
     {NULL, NULL, NULL, NULL},

@@ -388,8 +388,7 @@ static char *results_text(const struct bb_plan_options *o, const struct bb_layou
     if (conditions->jitter > 0)
         fprintf(out,
                 "# p50: the median of %d steps with %g%% jitter (seed %llu); the time of training is that of the p50, "
-                "other columns are "
-                "without jitter\n",
+                "other columns are without jitter\n",
                 search->samples, 100 * conditions->jitter, (unsigned long long)conditions->seed);
     fprintf(out, "# the best layouts of %d rank%s, predicted for %s (modelled, not measured)", search->config->ranks,
             bb_plural(search->config->ranks), search->cluster->name);

@@ -34,6 +34,6 @@ char *bb_opts_translate(const struct bb_opts *set, const struct bb_foreign_name 
  * translation depends on another one. Prints the line in busbar's options, the added options, and each option that is left
  * out with the reason.
  *   argv     ends with NULL
- *   Returns  0 if the line has fewer such options, else -BB_EUSAGE
+ *   Returns  0 if the line has fewer such options, else -BB_EUSAGE; also if it starts a script with options, which is not read
  */
 int bb_opts_reject_foreign_line(const struct bb_opts *set, char **argv) BB_MUST_CHECK;

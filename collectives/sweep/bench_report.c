@@ -993,6 +993,7 @@ static void print_slow(const struct bb_report *r)
 static void print_verdict(const struct bb_report *r)
 {
     const struct bb_run_counts *t = &r->all;
+    const bool has_shortest = t->shortest_us >= 0.005; /* shorter: a copy on one rank of the emulated GPUs */
 
     print_warnings(r, t->warned, t->results);
     if (r->options->memory)
@@ -1017,11 +1018,11 @@ static void print_verdict(const struct bb_report *r)
         fprintf(r->out, "last operation of each row verified (more: -c N)");
     if (r->gain)
         fprintf(r->out, "; %s", r->gain);
-    else if (t->shortest_us >= 0.005) /* shorter: a copy on one rank of the emulated GPUs */
+    else if (has_shortest)
         fprintf(r->out, "; shortest %s %.2f us (%s)", r->ctx->host_time ? "time of the host to enqueue" : "time",
                 t->shortest_us, t->shortest);
     if (t->highest_gbps > 0)
-        fprintf(r->out, "%s highest bus bandwidth %.2f GB/s (%s)", r->gain || t->shortest_us < 0.005 ? ";" : ",",
+        fprintf(r->out, "%s highest bus bandwidth %.2f GB/s (%s)", r->gain || !has_shortest ? ";" : ",",
                 t->highest_gbps, t->highest);
     fputc('\n', r->out);
 }

@@ -447,9 +447,9 @@ COPY_COLUMNS = {"GPU": "rank", "peer": "peer", "bytes": "bytes", "time (us)": ro
 
 def copy_text(row):
     """What is copied: "host to gpu, copy engine, pinned memory"."""
-    return (f"{row.get('link')} {str(row.get('direction')).replace('_', ' ')}, {'copy engine' if row.get('engine') == 'copy' else row.get('engine')}, "
-            f"{row.get('memory')} memory"
-            + (", all at once" if row.get("concurrent") else ""))
+    engine = "copy engine" if row.get("engine") == "copy" else row.get("engine")
+    at_once = ", all at once" if row.get("concurrent") else ""
+    return f"{row.get('link')} {str(row.get('direction')).replace('_', ' ')}, {engine}, {row.get('memory')} memory{at_once}"
 
 
 def copies(results):

@@ -105,7 +105,7 @@ static const struct bb_field residual_fields[] = {
 #define FAR_PERCENT 20
 
 struct accuracy {
-    size_t outliers;
+    size_t outliers;               /* rows that a fit ignored */
     struct bb_stats fitted, other; /* errors in percent, without outliers: times that a fit used; all other times */
     struct bb_stats left_out[BB_LEFT_OUT_KINDS]; /* errors in percent, of bb_cross_validate */
     const char *doubtful; /* the fit with the largest part of FAR times, of those that do not hold; NULL: none */
@@ -319,16 +319,25 @@ static void print_accuracy(const struct bb_calibration_report *r, FILE *out)
     fputc('\n', out);
 }
 
+/* Writes a range of sizes: "4 KiB to 1 MiB", or "4 KiB". */
+static const char *range_text(const double sizes[2], char text[2 * BB_BYTES_TEXT + 8])
+{
+    char most[BB_BYTES_TEXT];
+
+    bb_format_bytes((size_t)sizes[0], text);
+    if (sizes[1] > sizes[0])
+        snprintf(text + strlen(text), BB_BYTES_TEXT + 8, " to %s", bb_format_bytes((size_t)sizes[1], most));
+    return text;
+}
+
 json_t *bb_calibration_doubtful(const struct bb_calibration *c)
 {
     const struct accuracy a = accuracy_of(c, NULL);
-    char least[BB_BYTES_TEXT], most[BB_BYTES_TEXT];
+    char range[2 * BB_BYTES_TEXT + 8];
 
     if (!a.doubtful || a.far[1] < 1)
         return a.doubtful ? json_string(a.doubtful) : NULL;
-    return json_sprintf("%s, size%s %s%s%s", a.doubtful, a.far[1] > a.far[0] ? "s" : "",
-                        bb_format_bytes((size_t)a.far[0], least), a.far[1] > a.far[0] ? " to " : "",
-                        a.far[1] > a.far[0] ? bb_format_bytes((size_t)a.far[1], most) : "");
+    return json_sprintf("%s, size%s %s", a.doubtful, a.far[1] > a.far[0] ? "s" : "", range_text(a.far, range));
 }
 
 void bb_calibration_warn(const struct bb_calibration_report *r)
@@ -406,8 +415,8 @@ static void print_head(const struct bb_calibration_report *r, FILE *out)
 static void list_outliers(const struct bb_calibration *c, const struct bb_calibration_row *first, struct list *names)
 {
     const struct bb_measurement *m = first->measurement;
-    char ranks[32] = "", least[BB_BYTES_TEXT], most[BB_BYTES_TEXT], sizes[64] = "", text[192];
-    double min = INFINITY, max = 0;
+    char ranks[32] = "", range[2 * BB_BYTES_TEXT + 8] = "", text[192];
+    double sizes[2] = {INFINITY, 0};
     size_t n = 0;
 
     for (const struct bb_calibration_row *row = c->rows; first->outlier && row < c->rows + c->n_rows; row++) {
@@ -415,19 +424,18 @@ static void list_outliers(const struct bb_calibration *c, const struct bb_calibr
             continue;
         if (row < first)
             return;
-        min = fmin(min, bytes_of(row->measurement));
-        max = fmax(max, bytes_of(row->measurement));
+        sizes[0] = fmin(sizes[0], bytes_of(row->measurement));
+        sizes[1] = fmax(sizes[1], bytes_of(row->measurement));
         n++;
     }
     if (n == 0)
         return;
     if (m->kind == BB_MEASURED_COLLECTIVE)
         snprintf(ranks, sizeof(ranks), " on %d ranks", m->call.ranks);
-    if (max >= 1)
-        snprintf(sizes, sizeof(sizes), " of %s%s%s", bb_format_bytes((size_t)min, least), max > min ? " to " : "",
-                 max > min ? bb_format_bytes((size_t)max, most) : "");
-    snprintf(text, sizeof(text), "%zu %s%s%s", n, *ranks ? bb_colls[m->call.kind].name : first->fit->name, sizes,
-             ranks);
+    if (sizes[1] >= 1)
+        range_text(sizes, range);
+    snprintf(text, sizeof(text), "%zu %s%s%s%s", n, *ranks ? bb_colls[m->call.kind].name : first->fit->name,
+             *range ? " of " : "", range, ranks);
     list_word(names, text);
 }
 

@@ -1,6 +1,7 @@
 /* next_measurements.c - names the measurements that would determine what a calibration could not. */
 #include "proxies/offline/calibrate/calibration_report.h"
 
+#include <fnmatch.h>
 #include <math.h>
 #include <string.h>
 
@@ -34,21 +35,11 @@ static struct measured summarize(const struct bb_measurements *e)
     return m;
 }
 
-/* Returns whether a fit changed only the sum of the latencies of a ring. */
-static bool has_correlated_latencies(const struct bb_calibration *c)
+/* Returns whether a fit changed only the sum of a parameter, whose key matches the pattern, and of others. */
+static bool has_correlated(const struct bb_calibration *c, const char *pattern)
 {
     for (const struct bb_calibration_parameter *p = c->parameters; p < c->parameters + c->n_parameters; p++)
-        if (p->fit && p->correlated && p->variant >= 0 && c->base->variants[p->variant].algorithm == BB_NCCL_RING &&
-            strstr(p->key, ".intra_us"))
-            return true;
-    return false;
-}
-
-/* Returns whether a fit changed only the sum of the times of a group and of its messages. */
-static bool has_correlated_messages(const struct bb_calibration *c)
-{
-    for (const struct bb_calibration_parameter *p = c->parameters; p < c->parameters + c->n_parameters; p++)
-        if (p->fit && p->correlated && strcmp(p->key, "inter.message_us") == 0)
+        if (p->fit && p->correlated && fnmatch(pattern, p->key, 0) == 0)
             return true;
     return false;
 }
@@ -70,14 +61,14 @@ json_t *bb_next_measurements(const struct bb_calibration *c)
         const char *text;
     } rows[] = {
         {m.phases[1] && !m.phases[0] && has_nvls(c->base), "all_gather, for the ring, which all other collectives use"},
-        {m.phases[1] != m.phases[0] && !has_nvls(c->base) && has_correlated_latencies(c),
+        {m.phases[1] != m.phases[0] && !has_nvls(c->base) && has_correlated(c, "nccl.ring.*.intra_us"),
          m.phases[1] ? "all_gather, to separate the start of a ring (base_us) from its steps (intra_us)"
                      : "all_reduce, to separate the start of a ring (base_us) from its steps (intra_us)"},
         {m.collective && !m.message && !m.several_nodes,
          "alltoall, for messages inside a node (intra.latency_us, intra.gbps)"},
         {m.collective && !m.message && m.several_nodes,
          "alltoall or sendrecv, for messages between nodes (inter.latency_us, inter.gbps)"},
-        {has_correlated_messages(c),
+        {has_correlated(c, "inter.message_us"),
          "alltoall on another number of nodes, to separate a group of messages (inter.group_us) from each message "
          "(inter.message_us)"},
         {m.collective && m.min_bytes > SMALLEST_BYTES, "sizes from 8 bytes, for latencies"},

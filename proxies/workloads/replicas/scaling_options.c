@@ -19,8 +19,7 @@ const struct bb_opt bb_scaling_options[] = {
             "samples in the data set, divided among the ranks (default: 50000)"),
     OPT_INT(0, "epoch-steps", FIELD(epoch_steps), NULL, "N", 1, 1e8,
             "only for runs (busbar proxy): run only N full steps per epoch and extrapolate the time of the epoch "
-            "(default: run "
-            "all)"),
+            "(default: run all)"),
     OPT_STRING(0, "baseline", FIELD(baseline), NULL, "FILE",
                "only for runs (busbar proxy): results (--json) of the same study on fewer ranks; reports speed-up and "
                "efficiency against it"),

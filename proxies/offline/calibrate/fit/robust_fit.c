@@ -290,7 +290,7 @@ static void mark_outliers(struct bb_fit *fit)
 
         row->is_systematic = dropped && is_systematic(fit, row, limit);
         row->is_outlier = dropped && !row->is_systematic;
-        fit->n_outliers += fit->rows[i].is_outlier;
+        fit->n_outliers += row->is_outlier;
     }
 }
 

@@ -24,10 +24,11 @@
 /* A rate that only collectives of NCCL's choice determine is fitted if it takes this fraction of the time of one of them:
  * at smaller sizes the times do not separate latency and rate, and a wrong rate is wrong at all larger sizes. */
 #define MIN_RATE_SENSITIVITY 0.8
-#define AT_LATENCY           offsetof(struct bb_cluster, inter.latency_us)
-#define AT_GROUP             offsetof(struct bb_cluster, inter.group_us)
-#define AT_MESSAGE           offsetof(struct bb_cluster, inter.message_us)
 #define MIN_SCALE_US         0.5 /* us; minimum value of bb_fit_parameter.scale (robust_fit.h) for a latency */
+/* Offsets of parameters that several fits treat differently. */
+#define AT_LATENCY offsetof(struct bb_cluster, inter.latency_us)
+#define AT_GROUP   offsetof(struct bb_cluster, inter.group_us)
+#define AT_MESSAGE offsetof(struct bb_cluster, inter.message_us)
 
 /* ---- measurements and parameters of each fit ---- */
 
@@ -197,11 +198,6 @@ static double start_of(const struct model *m, const struct bb_calibration_parame
     return convert(parameter, start);
 }
 
-static bool is_at(const struct bb_calibration_parameter *parameter, size_t offset)
-{
-    return parameter->offset == offset;
-}
-
 /* Returns whether the fit has only groups of messages between nodes, which determine the sum of inter.latency_us and
  * inter.group_us; single messages determine the former. */
 static bool has_only_groups(const struct model *m, const struct bb_fit *fit)
@@ -240,12 +236,12 @@ static void shorten_latency(struct bb_calibration *c, double us)
 static void add_parameter(struct model *m, struct bb_fit *fit, struct bb_calibration_parameter *parameter)
 {
     const double nominal = convert(parameter, parameter->nominal), start = start_of(m, parameter);
-    const double min_us = m->variant >= 0 && !has_small_row(m, fit)               ? start
-                          : is_at(parameter, AT_GROUP) && has_only_groups(m, fit) ? -m->base->inter.latency_us
-                                                                                  : 0;
+    const double min_us = m->variant >= 0 && !has_small_row(m, fit)                  ? start
+                          : parameter->offset == AT_GROUP && has_only_groups(m, fit) ? -m->base->inter.latency_us
+                                                                                     : 0;
 
-    if ((is_at(parameter, AT_LATENCY) && has_only_groups(m, fit)) ||
-        (is_at(parameter, AT_GROUP) && start <= 0 && !has_only_groups(m, fit) && !has_two_groups(m, fit)))
+    if ((parameter->offset == AT_LATENCY && has_only_groups(m, fit)) ||
+        (parameter->offset == AT_GROUP && start <= 0 && !has_only_groups(m, fit) && !has_two_groups(m, fit)))
         return;
 
     m->parameters[fit->n_parameters] = parameter;
@@ -257,7 +253,7 @@ static void add_parameter(struct model *m, struct bb_fit *fit, struct bb_calibra
                                         .min_sensitivity = has_forced_row(m, fit) ? 0 : MIN_RATE_SENSITIVITY}
             : (struct bb_fit_parameter){.start = start,
                                         .min = min_us,
-                                        .scale = start <= 0 && is_at(parameter, AT_GROUP) && has_two_groups(m, fit)
+                                        .scale = start <= 0 && parameter->offset == AT_GROUP && has_two_groups(m, fit)
                                                      ? fmax(m->base->inter.latency_us, MIN_SCALE_US)
                                                      : fmax(start, MIN_SCALE_US)};
 }
@@ -270,11 +266,11 @@ static void store_results(struct bb_calibration *c, const struct model *m, const
         const struct bb_fit_parameter *fitted = &fit->parameters[p];
         struct bb_calibration_parameter *parameter = m->parameters[p];
 
-        if (fitted->fitted && is_at(parameter, AT_GROUP) && fitted->value < 0)
+        if (fitted->fitted && parameter->offset == AT_GROUP && fitted->value < 0)
             shorten_latency(c, fitted->value);
         if (fitted->fitted) {
             bb_parameter_set(c, parameter, fmax(0, convert(parameter, fitted->value)));
-            parameter->correlated = fitted->correlated || (is_at(parameter, AT_MESSAGE) && !has_two_groups(m, fit));
+            parameter->correlated = fitted->correlated || (parameter->offset == AT_MESSAGE && !has_two_groups(m, fit));
         } else {
             bb_parameter_try(&c->cluster, parameter, parameter->value);
         }

@@ -64,13 +64,19 @@ static const struct {
                        {"nic", offsetof(struct bb_nccl_variant, nic), BB_RATE},
                        {"chunk_us", offsetof(struct bb_nccl_variant, chunk_us), BB_LATENCY}};
 
+/* Value of the cluster at byte offset, which is an int (BB_INTEGER) or a double. */
+static double read_value(const struct bb_cluster *c, size_t offset, enum bb_parameter_kind kind)
+{
+    const void *at = (const char *)c + offset;
+
+    return kind == BB_INTEGER ? *(const int *)at : *(const double *)at;
+}
+
 /* Appends the parameter to c->parameters, with the value that c->cluster has at byte p.offset. Returns the stored
  * parameter. The caller sets its key. */
 static struct bb_calibration_parameter *add_parameter(struct bb_calibration *c, struct bb_calibration_parameter p)
 {
-    const void *at = (const char *)&c->cluster + p.offset;
-
-    p.value = p.nominal = p.kind == BB_INTEGER ? *(const int *)at : *(const double *)at;
+    p.value = p.nominal = read_value(&c->cluster, p.offset, p.kind);
     p.is_fittable = p.by != BB_BY_NO_FIT && (p.variant >= 0 || p.kind == BB_LATENCY || p.nominal > 0);
     c->parameters[c->n_parameters] = p;
     return &c->parameters[c->n_parameters++];
@@ -109,7 +115,7 @@ void bb_parameters_init(struct bb_calibration *c)
         struct bb_calibration_parameter *p;
 
         if (!has[scalars[i].section] ||
-            (scalars[i].section == PRESENT && *(const double *)((const char *)&c->cluster + scalars[i].offset) <= 0))
+            (scalars[i].section == PRESENT && read_value(&c->cluster, scalars[i].offset, scalars[i].kind) <= 0))
             continue;
         p = add_parameter(
             c, (struct bb_calibration_parameter){

@@ -432,6 +432,21 @@ def forty_gbps(busbar, tmp_path, monkeypatch):
     return names
 
 
+def test_logs_show_variants_that_the_starting_profile_does_not_choose(busbar, calibrate, tmp_path):
+    """With the hidden rates NCCL chooses ring LL128 for all_gather from 128 KiB on, with those of the starting profile LL up to 512 KiB:
+    the sizes between are neither outliers of LL, nor show they that NCCL did not choose LL128. Truth: the forecast of the hidden profile."""
+    (tmp_path / "hidden.json").write_text(json.dumps({"base": "h100-sxm-ib", "inter": {"gbps": 37}, "intra": {"gbps": 250}}))
+    for coll, ranks in itertools.product(("all_reduce", "all_gather", "alltoall"), (8, 16)):
+        us = predicted(busbar, tmp_path, coll, [8192 << 2 * i for i in range(9)], ranks, "hidden.json")
+        (tmp_path / f"{coll}{ranks}.log").write_text(calibration_accuracy.table(
+            {"coll": coll, "ranks": ranks, "gpn": 8, "dtype": "float", "dev": "NVIDIA H100 80GB HBM3", "us": us}, us))
+    done, _, summary = calibrate(*sorted(path.name for path in tmp_path.glob("*.log")), "--from", "h100-sxm-ib")
+    assert done.returncode == 0 and summary["penalized_variants"] == [] and not any(fit["outliers"] for fit in summary["fits"]), done.stdout
+    profile = json.loads((tmp_path / "mine.json").read_text())  # also the latencies of LL128, as in the hidden profile
+    assert [(v["base_us"], v["intra_us"], v["inter_us"]) for v in profile["nccl"] if v["protocol"] == "LL128" and "from" not in v] == [
+        pytest.approx((14, 1.9, 4.2), rel=0.02)]  # without the launch of 20 operations, which the forecast does not have
+
+
 @pytest.mark.parametrize("coll", ["all_reduce", "alltoall"])
 def test_unmeasured_rates_between_nodes_have_the_factor_of_measured_ones(busbar, calibrate, tmp_path, forty_gbps, coll):
     """The logs determine the NIC's rate with ring and nvls_tree only; tree Simple, with 1.2 times this rate, was faster on 8 nodes than

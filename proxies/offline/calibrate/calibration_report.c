@@ -478,8 +478,9 @@ static void print_remarks(const struct bb_calibration *c, FILE *out)
             knows_choice(c->measurements)
                 ? "#\n# penalized: NCCL did not choose these variants although the cost model predicted that they are "
                   "faster; the new profile makes them slower, or does not use them at small sizes:\n"
-                : "#\n# penalized: the files do not record what NCCL chose; it is assumed to choose as in the starting "
-                  "profile, so the new profile makes these variants slower, or does not use them at small sizes:\n"};
+                : "#\n# penalized: the files do not record what NCCL chose; its choices are assumed from the starting "
+                  "profile and from the times, so the new profile makes these variants slower, or does not use them at "
+                  "small sizes:\n"};
 
     for (int f = 0; f < c->n_parameters; f++)
         if (c->parameters[f].correlated && c->parameters[f].fit)

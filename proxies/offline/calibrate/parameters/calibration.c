@@ -97,7 +97,7 @@ static bool uses_row(const struct bb_calibration *c, const struct planned_fit *p
     if (planned->places != ANYWHERE && planned->places != (local ? LOCAL : REMOTE))
         return false;
     return variant < 0 ||
-           (bb_row_variant(&c->start, r) == variant && isfinite(bb_row_time_by_us(&c->start, variant, r)));
+           (c->chosen[r - c->measurements->rows] == variant && isfinite(bb_row_time_by_us(&c->start, variant, r)));
 }
 
 /* ---- one fit ---- */
@@ -398,11 +398,15 @@ static void fix_nominal_rates(struct bb_calibration *c)
     bb_parameter_of(c, &c->cluster.memory_gbps)->is_fittable = false;
 }
 
-void bb_calibrate(struct bb_calibration *c, const struct bb_cluster *base, const struct bb_measurements *e)
+/* Fits latencies and rates, with the choices of NCCL in c->chosen. */
+static void fit_rates(struct bb_calibration *c)
 {
-    *c = (struct bb_calibration){.base = base, .measurements = e, .start = *base, .cluster = *base};
+    const struct bb_cluster *base = c->base;
+
+    c->n_fits = c->n_parameters = 0;
+    c->n_rows = 0;
+    c->cluster = *base;
     c->cluster.n_measured = 0;
-    bb_set_start_rates(c);
     bb_parameters_init(c);
     fix_nominal_rates(c);
     bb_set_node_size(c);
@@ -410,8 +414,19 @@ void bb_calibrate(struct bb_calibration *c, const struct bb_cluster *base, const
     bb_set_collective_min(c);
     run_fits(c, STAGE_FIRST);
     run_fits(c, base->n_variants > 0 ? STAGE_VARIANTS : STAGE_ALPHA_BETA);
-    if (base->n_variants > 0) {
+    if (base->n_variants > 0)
         bb_scale_unmeasured(c);
+}
+
+void bb_calibrate(struct bb_calibration *c, const struct bb_cluster *base, const struct bb_measurements *e)
+{
+    *c = (struct bb_calibration){.base = base, .measurements = e, .start = *base, .cluster = *base};
+    bb_set_start_rates(c);
+    bb_choices_assume(c);
+    fit_rates(c);
+    if (bb_choices_correct(c))
+        fit_rates(c);
+    if (base->n_variants > 0) {
         bb_penalize_variants(c);
         run_fits(c, STAGE_CHOICE);
     }
@@ -426,5 +441,6 @@ void bb_calibrate(struct bb_calibration *c, const struct bb_cluster *base, const
 void bb_calibration_release(struct bb_calibration *c)
 {
     free(c->rows);
+    free(c->chosen);
     *c = (struct bb_calibration){0};
 }

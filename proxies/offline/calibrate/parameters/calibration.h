@@ -76,6 +76,9 @@ struct bb_calibration {
     struct bb_calibration_parameter parameters[BB_CALIBRATION_PARAMETERS];
     struct bb_calibration_row *rows; /* [n_rows] the measurements of fits[0], then those of fits[1], ... */
     size_t n_rows;
+    int *
+        chosen; /* [measurements->n_rows] index of the NCCL variant of each collective: the recorded one, or the one that
+                    the times show (bb_choices_correct); -1: the starting profile does not have it, or no collective */
     int n_fits, n_parameters;
     char variant_names[BB_NCCL_VARIANTS][40];  /* [index of the NCCL variant] algorithm and protocol: "ring LL" */
     bool penalized_variants[BB_NCCL_VARIANTS]; /* [index of the NCCL variant] true: the variant was made slower in

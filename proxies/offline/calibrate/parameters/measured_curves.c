@@ -62,7 +62,7 @@ static size_t find_points(struct bb_calibration *c, struct bb_cluster *kept, str
             continue;
         points[n].curve = curve_of(kept, &row->call);
         points[n].log_factor = log(factor);
-        points[n].variant = bb_is_nccl_choice(row) ? bb_row_variant(&c->start, row) + 1 : 0;
+        points[n].variant = bb_is_nccl_choice(row) ? c->chosen[row - e->rows] + 1 : 0;
         n += points[n].curve < BB_MEASURED_CURVES;
     }
     return n;

@@ -1,6 +1,7 @@
 /* penalized_variants.c - see penalized_variants.h. */
 #include "proxies/offline/calibrate/parameters/penalized_variants.h"
 
+#include "bootstrap/base/alloc.h"
 #include "proxies/offline/calibrate/measurements/row_time.h"
 #include "proxies/offline/calibrate/parameters/parameters.h"
 
@@ -9,7 +10,8 @@
 #include <stdint.h>
 
 /* An NCCL variant (algorithm + protocol) is clearly faster than the variant that NCCL chose if its predicted time is
- * less than this fraction of the predicted time of the chosen variant. */
+ * less than this fraction of the predicted time of the chosen variant. The same fraction is the maximum error of a variant
+ * that the times show. */
 #define CLEARLY_FASTER 0.98
 #define UNBOUNDED_GBPS 1e15
 /* Maximum latency of a penalized variant relative to that of NCCL's choice in the starting profile. */
@@ -18,6 +20,39 @@
 bool bb_is_nccl_choice(const struct bb_measurement *row)
 {
     return row->kind == BB_MEASURED_COLLECTIVE && !row->forced && bb_colls[row->call.kind].flags & BB_COLL_ESTIMATED;
+}
+
+void bb_choices_assume(struct bb_calibration *c)
+{
+    const struct bb_measurements *e = c->measurements;
+
+    BB_NEW(c->chosen, e->n_rows);
+    for (size_t i = 0; i < e->n_rows; i++)
+        c->chosen[i] = e->rows[i].kind == BB_MEASURED_COLLECTIVE ? bb_row_variant(&c->start, &e->rows[i]) : -1;
+}
+
+bool bb_choices_correct(struct bb_calibration *c)
+{
+    const struct bb_measurements *e = c->measurements;
+    bool any = false;
+
+    for (const struct bb_measurement *row = e->rows; row < e->rows + e->n_rows; row++) {
+        int *assumed = &c->chosen[row - e->rows], other = -1;
+        double assumed_us, other_us;
+
+        if (bb_is_nccl_choice(row) && !*row->algorithm && *assumed >= 0)
+            other = bb_row_variant(&c->cluster, row);
+        if (other < 0 || other == *assumed)
+            continue;
+        assumed_us = bb_row_time_by_us(&c->cluster, *assumed, row);
+        other_us = bb_row_time_by_us(&c->cluster, other, row);
+        if (other_us >= CLEARLY_FASTER * assumed_us || fabs(other_us / row->time_us - 1) > 1 - CLEARLY_FASTER ||
+            fabs(other_us - row->time_us) >= fabs(assumed_us - row->time_us))
+            continue;
+        *assumed = other;
+        any = true;
+    }
+    return any;
 }
 
 /* What a variant lacks to be at least as slow as NCCL's choice in every measurement of less than `below` bytes in
@@ -45,7 +80,7 @@ static struct penalty find_penalty(const struct bb_calibration *c, int variant, 
         nominal.variants[i].gbps = nominal.variants[i].nic = UNBOUNDED_GBPS;
     unbounded.variants[variant].gbps = unbounded.variants[variant].nic = UNBOUNDED_GBPS;
     for (const struct bb_measurement *row = e->rows; row < e->rows + e->n_rows; row++) {
-        const int chosen = bb_is_nccl_choice(row) ? bb_row_variant(&c->start, row) : -1;
+        const int chosen = bb_is_nccl_choice(row) ? c->chosen[row - e->rows] : -1;
         double *rate = &penalty.rates[row->call.nodes > 1], chosen_us, latency_us, bytes_us;
 
         if (chosen < 0 || bytes_of(row) >= below)
@@ -73,7 +108,7 @@ static size_t smallest_choice(const struct bb_calibration *c, int variant)
     size_t smallest = SIZE_MAX, other = 0;
 
     for (const struct bb_measurement *row = e->rows; row < e->rows + e->n_rows; row++)
-        if (bb_is_nccl_choice(row) && bb_row_variant(&c->start, row) == variant && bytes_of(row) < smallest)
+        if (bb_is_nccl_choice(row) && c->chosen[row - e->rows] == variant && bytes_of(row) < smallest)
             smallest = bytes_of(row);
     for (const struct bb_measurement *row = e->rows; row < e->rows + e->n_rows; row++)
         if (bb_is_nccl_choice(row) && bytes_of(row) < smallest && bytes_of(row) > other)

@@ -557,8 +557,7 @@ static const struct bb_foreign_name terms[] = {
      "bus bandwidth: algbw x the collective's factor (busbar list collectives), for a ring the rate in one direction "
      "of the slowest link. Compare it in a node with a GPU's NVLink rate, between nodes with the rate of all NICs of a "
      "node (h100-sxm-ib: 8 x 48.5 GB/s; with emulated-default, the emulated GPUs' default, one NIC of 25 GB/s); tree "
-     "and NVLS move "
-     "other amounts and may exceed it, the tree on two nodes almost twice",
+     "and NVLS move other amounts and may exceed it, the tree on two nodes almost twice",
      NULL},
     {"bucket", NULL, "tensors whose gradients one collective reduces (--bucket-rule, --bucket-mb)", NULL},
     {"ci95", NULL, "95 % confidence interval of the median of the samples (order statistics)", NULL},
@@ -606,6 +605,13 @@ static const struct bb_foreign_name terms[] = {
      "Simple synchronizes after whole chunks (highest rate)",
      NULL},
     {"micro-batch micro-batches", NULL, "samples of one forward and backward pass of a pipeline stage", NULL},
+    {"role roles", NULL, "ranks with the same program of a step, for example a pipeline stage; proxy and plan --full",
+     NULL},
+    {"latency", NULL,
+     "part of the time of an operation that does not depend on its size; bench p2p: half the round trip of a small "
+     "message",
+     NULL},
+    {"bandwidth", NULL, "bytes / time, 1 GB/s = 1e9 bytes/s; of a collective: algbw and busbw", NULL},
     {NULL, NULL, NULL, NULL},
 };
 
@@ -656,36 +662,44 @@ static bool print_topic(const char *topic)
     return is_listed || row || starts;
 }
 
-/* Prints the help of a command or, if it knows no such subcommand, those of its options whose names contain the word. */
+/* Prints a term of one or several words, `busbar help waiting for peers`. Returns whether there is one. */
+static bool print_term(int n, char **words)
+{
+    char term[64] = "";
+    const struct bb_foreign_name *row;
+
+    for (int i = 0; i < n; i++)
+        snprintf(term + strlen(term), sizeof(term) - strlen(term), "%s%s", i > 0 ? "-" : "", words[i]);
+    for (char *c = term; *c; c++)
+        *c = *c == ' ' ? '-' : *c;
+    row = bb_foreign_find(terms, term, strlen(term));
+    if (row)
+        bb_opts_print_term(term, row->text, stdout);
+    return row;
+}
+
+/* Prints the help of a command or, if it knows no such subcommand, those of its options whose names contain the word, or the
+ * term. */
 static int help_command(int argc, char **argv)
 {
+    const bool is_bench = strcmp(argv[0], "bench") == 0;
+    const bool takes_name = is_bench || strstr("proxy plan list", argv[0]) || !find_command(argv[0]);
     const int muted = bb_err_is_mute();
     int rc;
 
     if (argc > 2) {
         bb_err_mute(1);
-        rc = run_command(argc, argv);
+        rc = is_bench ? bb_bench_check(2, argv) : takes_name ? 0 : -BB_EUSAGE;
+        rc = rc < 0 ? rc : run_command(argc, argv);
         bb_err_mute(muted);
-        if (rc >= 0 || print_option(argv[0], argv[1], true))
+        if (rc >= 0 || print_option(argv[0], argv[1], true) || print_term(1, &argv[1]))
             return 0;
+        if (is_bench)
+            return bb_bench_check(2, argv);
+        if (!takes_name)
+            return bb_err(BB_EUSAGE, "%s has no option '%s'; try: busbar help %s", argv[0], argv[1], argv[0]);
     }
     return run_command(argc, argv);
-}
-
-/* Prints a term of several words, `busbar help waiting for peers`. Returns whether there is one. */
-static bool print_term(int argc, char **argv)
-{
-    char term[64] = "";
-    const struct bb_foreign_name *row;
-
-    for (int i = 1; i < argc; i++)
-        snprintf(term + strlen(term), sizeof(term) - strlen(term), "%s%s", i > 1 ? "-" : "", argv[i]);
-    for (char *c = term; *c; c++)
-        *c = *c == ' ' ? '-' : *c;
-    row = argc > 2 || strchr(argv[1], ' ') ? bb_foreign_find(terms, term, strlen(term)) : NULL;
-    if (row)
-        bb_opts_print_term(term, row->text, stdout);
-    return row;
 }
 
 /* Runs `busbar help`. `busbar help bench p2p` is the same as `busbar bench p2p --help`; `busbar help tp` and
@@ -699,7 +713,8 @@ static int help_main(int argc, char **argv)
         complete_commands(bb_opts_completion_prefix(argc, argv));
         return 0;
     }
-    if (argc > 1 && print_term(argc, argv))
+    if ((argc > 2 || (argc == 2 && strchr(topic, ' '))) &&
+        (print_term(argc - 1, &argv[1]) || (argc > 3 && find_command(topic) && print_term(argc - 2, &argv[2]))))
         return 0;
     if (argc > 3)
         return bb_err(BB_EUSAGE, "unexpected argument '%s', expected: busbar help [COMMAND [SUBCOMMAND] | OPTION]",

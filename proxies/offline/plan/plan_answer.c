@@ -329,9 +329,10 @@ static void add_last(struct answer *a, const struct bb_prediction *p)
     const int64_t rest_ns = p->step_ns - shown->all.step_ns;
 
     a->rest_ns = a->last = -1;
-    a->ends = p->n_classes == 1                  ? NULL
-              : shown->all.step_ns == p->step_ns ? "ends last"
-                                                 : "is the busiest of the ranks that end within 1% of the last";
+    a->ends = p->n_classes == 1 ? NULL
+              : shown->all.step_ns == p->step_ns
+                  ? "ends last"
+                  : "has this compute and exposed time, as the busiest of the ranks that end within 1% of the last";
     for (int i = 0; i < p->n_classes && bb_us_of(rest_ns) >= 0.0005 * unit.us && a->last < 0;
          i++) /* not printed as 0 */
         if (p->classes[i].all.step_ns == p->step_ns) {

@@ -304,7 +304,8 @@ static void print_verdict(const json_t *root, const struct bb_health_scope *scop
 
     fprintf(out, "# ");
     if (failed > 0)
-        fprintf(out, "FAILED: %d part%s; ", failed, bb_plural(failed));
+        fprintf(out, "FAILED: %d part%s%s; ", failed, bb_plural(failed),
+                count_parts(findings, BB_HEALTH_A_PATH, BB_HEALTH_FAIL) == failed ? " outside the nodes" : "");
     else if (warned > 0)
         fprintf(out, "WARNING: %d part%s; ", warned, bb_plural(warned));
     if (is_part)

@@ -702,7 +702,7 @@ def test_path_of_two_nodes_counts_once(busbar, tmp_path):
     """All GPUs are equally slow: the path, not one finding for each GPU. One of four GPUs: its NICs, of which the slowest of aws-p5's four counts."""
     for cluster, slow, expected in (("h100-sxm-ib", "link=node0-node1:0.5", None), ("h100-sxm-ib", "link=node1-nic2:0.5", 2), ("aws-p5", "link=node1-nic8:0.5", 2)):
         _, found, done = health(busbar, tmp_path, "--only", "pairs", ranks=8, nodes=2, status=5, slow=slow, EMU_CLUSTER=cluster)
-        assert found == {("fail", "path", 0, expected)} and "\n# FAILED: 1 part; " in done.stdout and re.search(" 5[0-2] % of the expected", done.stdout)
+        assert found == {("fail", "path", 0, expected)} and "\n# FAILED: 1 part outside the nodes; only stage pairs: 2 nodes: " in done.stdout and re.search(" 5[0-2] % of the expected", done.stdout)
 
 
 def test_slow_path_next_to_a_slow_nic_is_that_of_all_gpus(busbar, tmp_path):

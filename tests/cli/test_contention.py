@@ -142,6 +142,8 @@ def test_generation_of_a_profile_does_not_depend_on_its_rate(predicted, busbar):
     for more, factor in (("", 0.95), (" --set generation=Hopper", 0.95), (" --set generation=Ampere", 1)):  # PyTorch's, software.c
         assert predicted(f"{step} --software torch{more}")["compute"]["efficiency"] == pytest.approx(factor * gemm)
     done = busbar.run("plan", *step.split(), "--cluster", "h100-sxm-ib", "--set", "generation=Ada", emulated=False)
+    wrong = busbar.run("plan", *step.split(), "--cluster", "h100-sxm-ib", "--set", "inter.gbps=2x", emulated=False)
+    assert wrong.returncode == 2 and wrong.stderr.endswith(" (rates: GB/s; 400 Gbit/s are 50); the profile has 48.5\n")
     assert done.returncode == 2 and done.stderr == "busbar: --set: h100-sxm-ib: 'generation' is \"Ada\", expected \"Ampere\", \"Hopper\" or \"Blackwell\"\n"
 
 
@@ -151,7 +153,8 @@ def test_a_profile_with_the_rate_of_another_generation_than_its_base_is_named(bu
     """B200 on the base of H100: without the key, the rates of --software are those of Hopper."""
     (tmp_path / "mine.json").write_text(json.dumps({"name": "mine", "base": "h100-sxm-ib", **keys}))
     done = busbar.run("plan", "all_reduce", "--ranks", 8, "--cluster", "./mine.json", emulated=False, cwd=tmp_path)
-    line = ("busbar: warning: ./mine.json: 'tflops.bfloat16' is 2250, that of base h100-sxm-ib 989, but 'generation' is still Hopper; to state it: "
+    line = ("busbar: warning: ./mine.json: 'generation', which selects the rates of --software, is Hopper as in the base h100-sxm-ib, although "
+            "'tflops.bfloat16' is 2250 instead of 989; to confirm or change 'generation', add "
             '"generation": "Ampere", "Hopper" or "Blackwell"\n')
     assert done.returncode == 0 and done.stderr == (line if warns else "")
     for change, applies in (("transport=roce", True), ("generation=Blackwell", False)):

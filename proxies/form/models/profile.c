@@ -599,9 +599,10 @@ static void warn_of_generation(const json_t *base, const json_t *own, const char
 
     if (generation && !json_object_get(own, "generation") && was > 0 && rate > 0 &&
         (rate > OTHER_GENERATION * was || was > OTHER_GENERATION * rate))
-        bb_warn("%s: 'tflops.bfloat16' is %g, that of base %s %g, but 'generation' is still %s; to state it: "
-                "\"generation\": \"Ampere\", \"Hopper\" or \"Blackwell\"",
-                where, rate, base_name, was, generation);
+        bb_warn("%s: 'generation', which selects the rates of --software, is %s as in the base %s, although "
+                "'tflops.bfloat16' is %g instead of %g; to confirm or change 'generation', add \"generation\": "
+                "\"Ampere\", \"Hopper\" or \"Blackwell\"",
+                where, generation, base_name, rate, was);
 }
 
 /* Replaces a cluster profile with the key "base" by the profile that this key names, with the values of its transport and

@@ -547,8 +547,10 @@ static int add_change(json_t *root, json_t *changes, const char *change)
     bb_json_blank(value);
     parent = find_parent(changes, &old, &key);
     if (parent && json_is_string(value) && json_is_number(json_object_get(old, key)))
-        rc = bb_err(BB_EUSAGE, "--set %s: '%s' is not a number, expected one without unit (%s)", path, equals + 1,
-                    strcmp(key, "memory_bytes") == 0 ? "bytes: for example 40e9" : "rates: GB/s; 400 Gbit/s are 50");
+        rc = bb_err(BB_EUSAGE, "--set %s: '%s' is not a number, expected one without unit (%s); the profile has %g",
+                    path, equals + 1,
+                    strcmp(key, "memory_bytes") == 0 ? "bytes: for example 40e9" : "rates: GB/s; 400 Gbit/s are 50",
+                    json_number_value(json_object_get(old, key)));
     else if (parent == changes && strcmp(key, "transport") == 0)
         rc = bb_profile_set_transport(root, equals + 1);
     else if (parent)

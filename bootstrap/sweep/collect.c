@@ -221,7 +221,14 @@ static char *list_siblings(const json_t *result, const char *path)
 }
 
 /* How a key of a result may differ from the last key of a column's path. */
-enum match { SAME, SHORT, SIMILAR }; /* SHORT: "mfu" for model_flop_utilisation, "memory" for a number in an object */
+enum match {
+    SAME,
+    SHORT,     /* "mfu" for model_flop_utilisation, "memory" for a number in an object */
+    BEGINNING, /* "tokens_per_s_per_gpu" for tokens_per_s */
+    SIMILAR
+};
+
+enum { MIN_BEGINNING = 6 };
 
 /* Returns whether `key` consists of the initials of the words of `name`. */
 static bool is_initials(const char *key, const char *name)
@@ -251,9 +258,10 @@ static const char *first_number(const json_t *object)
 
 static bool is_match(const char *key, const char *name, enum match match)
 {
-    return match == SIMILAR ? bb_nearest_word(key, &name, 1) != NULL
-           : match == SHORT ? strlen(key) > 1 && is_initials(key, name)
-                            : strcmp(key, name) == 0;
+    return match == SIMILAR     ? bb_nearest_word(key, &name, 1) != NULL
+           : match == BEGINNING ? strlen(name) >= MIN_BEGINNING && bb_begins_with(key, name)
+           : match == SHORT     ? strlen(key) > 1 && is_initials(key, name)
+                                : strcmp(key, name) == 0;
 }
 
 /* Returns the path of the first scalar that matches `key`, owned by the caller; NULL: none. prefix: path of the object,
@@ -290,13 +298,14 @@ static char *suggest_path(const json_t *results, const char *path)
     char *found = NULL;
     size_t i;
 
-    for (int o = 0; o < 9; o++) /* the same and a short name in each part, then a similar name in each part */
+    for (int o = 0; o < 12;
+         o++) /* the same name, a short one and a beginning in each part, then a similar one in each */
         json_array_foreach(results, i, result)
         {
-            const char *const *part = parts[o < 6 ? o / 2 : o - 6];
+            const char *const *part = parts[o < 9 ? o / 3 : o - 9];
 
             if (!found)
-                found = find_key(bb_sweep_follow(result, part[0]), part[1], key, o < 6 ? (enum match)(o % 2) : SIMILAR);
+                found = find_key(bb_sweep_follow(result, part[0]), part[1], key, o < 9 ? (enum match)(o % 3) : SIMILAR);
         }
     return found;
 }

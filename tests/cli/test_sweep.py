@@ -272,6 +272,8 @@ def test_unknown_columns_are_rejected_before_the_first_run(sweep):
     for column, text in (("step_us.p5", "; 'step_us' contains min p50 p90 p99 max mean; try: step_us.p50"), ("lost_ranks", ""), ("environment", "")):
         done = sweep(study(columns=["step_us.p50", column]))
         assert done.returncode == 2 and f"study.json: columns: no result can have '{column}'{text}" in done.stderr and sweep.ran() == 0
+    done = sweep(study(command=["plan", "transformer"], options={"model": "gpt2_small", "cluster": "h100-sxm-ib"}, columns=["predicted.tokens_per_s_per_gpu"]))
+    assert done.stderr.endswith("; try: predicted.tokens_per_s\n")  # a plan without --best-layout has no best_layout.explained
     valid = ["groups.12.bytes", "options.no-such-option", "environment.NCCL_ALGO", "scaling.images_per_s"]
     assert sweep(study(columns=valid), "--list").returncode == 0
     assert sweep({"command": "plan all_reduce --cluster h100-sxm-ib --sizes 1K", "ranks": 8, "columns": ["time_us.p50", "busbw_gbps"]}).stderr == ""

@@ -370,6 +370,17 @@ static bool is_json_file(const char *word)
     return length > 5 && strcmp(word + length - 5, ".json") == 0 && access(word, R_OK) == 0;
 }
 
+/* Returns whether a readable file is a result of busbar. */
+static bool is_result_file(const char *path)
+{
+    json_t *root = json_load_file(path, 0, NULL);
+    const char *schema = json_string_value(json_object_get(root, "schema"));
+    const bool is_result = schema && bb_begins_with(schema, "busbar.");
+
+    json_decref(root);
+    return is_result;
+}
+
 /* Names that only the commands in `accepted` take as first argument; for other commands the error shows what to type.
  * A proxy precedes the model of the same name. */
 static const struct name_kind {
@@ -440,7 +451,9 @@ static int reject_misplaced(const struct name_kind *kind, const char *command, i
                             const char *name)
 {
     const bool steps = command && (strcmp(command, "proxy") == 0 || strcmp(command, "plan") == 0);
-    const bool is_model = kind->name_at == bb_model_name_at, takes_model = is_model || (!kind->name_at && steps);
+    const bool is_result = !kind->name_at && steps && is_result_file(name);
+    const bool is_model = kind->name_at == bb_model_name_at,
+               takes_model = is_model || (!kind->name_at && steps && !is_result);
     struct bb_argv a = {0};
     char *text = NULL;
     size_t size;
@@ -457,7 +470,7 @@ static int reject_misplaced(const struct name_kind *kind, const char *command, i
     bb_argv_add_split(&a, takes_model ? "" : kind->after);
     for (int i = 1; i < argc; i++) {
         ranks = ranks || bb_begins_with(argv[i], "--ranks") || strcmp(argv[i], "--help") == 0;
-        if (i != at && !(steps && kind->name_at == bb_bench_subcommand_at)) /* bench has other options */
+        if (i != at && !is_result && !(steps && kind->name_at == bb_bench_subcommand_at)) /* with other options */
             bb_argv_add(&a, "%s", argv[i]);
     }
     if (strcmp(a.word[0], "plan") == 0 && a.n > 1 && !ranks)
@@ -466,7 +479,8 @@ static int reject_misplaced(const struct name_kind *kind, const char *command, i
     bb_close_text(out, &text);
     if (!asks_help(argc, argv) && kind->name_at != command_at)
         TRY(check_command(&a));
-    rc = bb_err(BB_EUSAGE, "%s is %s; try: busbar %s", argv[at], kind->what, text);
+    rc = bb_err(BB_EUSAGE, "%s is %s; try: busbar %s", argv[at],
+                is_result ? "a result, and busbar reads no files of steps" : kind->what, text);
 out:
     free(text);
     bb_argv_release(&a);

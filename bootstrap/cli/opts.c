@@ -530,6 +530,13 @@ static int read_long(struct parser *r, const char *word)
     return set_option(r, opt, at, NULL);
 }
 
+/* Returns whether `word` is an option of another tool, mpirun's -np, and no option with an attached value. */
+static bool is_foreign_word(const struct bb_opts *set, const struct bb_opt *opt, const char *attached, const char *word)
+{
+    return opt->kind != BB_OPT_FLAG && attached == word + 1 && *attached && !is_valid(opt, attached) &&
+           bb_opts_find_foreign(set, word, strlen(word));
+}
+
 /* Parses short options: "-abcVALUE" or "-abc VALUE", where a and b are flags and c requires a value. */
 static int read_short(struct parser *r, const char *word)
 {
@@ -539,7 +546,7 @@ static int read_short(struct parser *r, const char *word)
         size_t at;
         const struct bb_opt *opt = bb_opts_find(r->set, *letter, NULL, 0, &at);
 
-        if (!opt)
+        if (!opt || is_foreign_word(r->set, opt, letter + 1, word + 1))
             return reject_option(r->set, word, word + 1, strlen(word + 1), r->next < r->end ? *r->next : NULL);
         if (opt == &help_row)
             return BB_OPTS_HELP;

@@ -90,6 +90,7 @@ static const struct bb_opt_table nodes_tables[] = {
 
 static const struct bb_foreign_name foreign[] = {
     {"cluster", "--expect", "--expect h100-sxm-ib", NULL},
+    {"np nproc-per-node", "--gpus", "--gpus 8", NULL},
     {NULL, NULL, NULL, NULL},
 };
 

@@ -39,6 +39,8 @@ const struct bb_foreign_name bb_bench_foreign_options[] = {
      NULL},
     {"baseline compare", "--expect", "--expect before.json --min-of-expected 95%", NULL},
     {"verbose", "--full", "--full", NULL},
+    {"plot chart charts", NULL, "busbar report draws charts: --json a.json, then busbar report a.json -o page.html",
+     NULL},
     {"algo proto algorithm protocol nccl-algo nccl-proto nvls ring tree", NULL,
      "NCCL reads $NCCL_ALGO and $NCCL_PROTO (bench --sweep-algorithms measures all)", NULL},
     {"min-bw bandwidth min-bandwidth threshold", "--min-busbw", "--min-busbw 1G:300", NULL},

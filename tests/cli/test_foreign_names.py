@@ -899,3 +899,16 @@ def test_degrees_of_a_line_may_be_too_large(busbar):
     line = "--parallelism.tensor_parallel_degree 65536 --parallelism.pipeline_parallel_degree 65536 --parallelism.data_parallel_replicate_degree 2"
     done = busbar.run("plan", "transformer", "--ranks", 64, *line.split(), emulated=False)
     assert done.returncode == 2 and "--tp 65536 --pp 65536 --dp-sync hsdp" in done.stderr
+
+
+@pytest.mark.parametrize("args, message", [
+    ("bench all_reduce -np 2", "-np is --gpus here; try: --gpus 2"),
+    ("proxy gpt2_large -np 4", "-np is mpirun -n here; try: mpirun -n 4 busbar proxy ..."),
+    ("bench all_reduce --plot a.png", "--plot has no counterpart here: busbar report draws charts: --json a.json, then busbar report a.json -o page.html; leave it out"),
+    ("plot a.json", "plot: busbar report draws charts; try: busbar report a.json -o page.html"),
+    ("plan step.goal", "step.goal: busbar reads no files of steps; the steps are those of busbar list proxies, or of a model: plan transformer --model config.json"),
+    ("plan step.json --ranks 8", "step.json is a result, and busbar reads no files of steps; try: busbar report step.json -o page.html")])
+def test_charts_files_of_steps_and_the_number_of_ranks_of_mpirun(busbar, tmp_path, args, message):
+    (tmp_path / "step.json").write_text('{"schema": "busbar.plan/1"}')
+    done = busbar.run(*args.split(), emulated=False, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (2, f"busbar: {message}\n")

@@ -355,6 +355,8 @@ const struct bb_foreign_name bb_foreign_options[] = {
     {"software=huggingface software=transformers software=peft software=trl software=deepspeed", "--software torch",
      "--software torch", NULL},
     {"format=json", "--json FILE (-: stdout)", "--json -", NULL}, /* a value of --format */
+    {"plot chart charts", NULL, "busbar report draws charts: --json a.json, then busbar report a.json -o page.html",
+     NULL},
     {NULL, NULL, NULL, NULL},
 };
 
@@ -401,15 +403,22 @@ const struct bb_foreign_name bb_foreign_programs[] = {
     {"horovod resnet residual_network replicas sync", "data_parallel", "data_parallel --model resnet50", NULL},
     {"seeds pipeline", "gpt2_large, bert_large, resnet50, dlrm or gpt3", "gpt2_large 48 2", NULL},
     {"pytorch_synthetic_benchmark", "scaling", "scaling --format synthetic", NULL},
+    {"plot chart charts", NULL, "busbar report draws charts; try: busbar report a.json -o page.html", NULL},
+    {"goal et json", NULL,
+     "busbar reads no files of steps; the steps are those of busbar list proxies, or of a model: plan transformer "
+     "--model "
+     "config.json",
+     NULL},
     {NULL, NULL, NULL, NULL},
 };
 
 int bb_reject_foreign_program(const char *word, const char *command)
 {
     const char *base = bb_base_name(word), *extension = strrchr(base, '.');
-    const bool is_script = extension && strcmp(extension, ".sh") == 0;
-    const struct bb_foreign_name *row = is_script ? bb_foreign_find(bb_foreign_programs, "sh", 2)
-                                                  : bb_foreign_find(bb_foreign_programs, base, strcspn(base, "."));
+    const struct bb_foreign_name *of_file =
+        extension ? bb_foreign_find(bb_foreign_programs, extension + 1, strlen(extension + 1)) : NULL;
+    const struct bb_foreign_name *row =
+        of_file && !of_file->ours ? of_file : bb_foreign_find(bb_foreign_programs, base, strcspn(base, "."));
 
     return !row        ? 0
            : row->ours ? bb_err(BB_EUSAGE, "%s is %s here; try: %s%s", word, row->ours, command, row->text)

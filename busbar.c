@@ -609,7 +609,7 @@ static const struct bb_foreign_name terms[] = {
     {"leaf", NULL, "a switch with nodes, and these nodes; leaves are connected by uplinks (\"fabric\" of a profile)",
      NULL},
     {"oversubscription", NULL, "rate of the NICs below a leaf / rate of its uplinks", NULL},
-    {"straggler slow-rank", NULL, "a rank for which the others wait; plan: --slow rank=N:FACTOR", NULL},
+    {"straggler slow-rank", NULL, "a rank for which the others wait; in proxy and plan: --slow rank=N:FACTOR", NULL},
     {"sample samples", NULL,
      "time of -n operations back to back / -n, on the slowest rank; the tables show the median of the samples", NULL},
     {"wrong #wrong", NULL, "elements of the result that differ from the expected value (-c)", NULL},

@@ -1,61 +1,15 @@
 /* foreign_line.c - translates command lines with options of other tools (see foreign_line.h). */
-#include "bootstrap/cli/foreign_line.h"
+#include "bootstrap/cli/foreign_line_internal.h"
 
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/err.h"
-#include "bootstrap/base/json_read.h"
 #include "bootstrap/base/units.h"
 
 #include <ctype.h>
-#include <jansson.h>
 #include <limits.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-
-/* An option with its values, or a positional argument. */
-struct item {
-    const char *typed, *name; /* name: without dashes and without sections of configuration files; "": positional */
-    size_t length;            /* characters of the name, without "=VALUE" */
-    const char *value;        /* the first one; NULL: none */
-    char **words;             /* arguments of the command line, with the values */
-    int n_words;
-    bool is_renamed;                   /* opt has the name but for separators and sections */
-    const struct bb_opt *opt;          /* busbar's; NULL: not an option of busbar */
-    const struct bb_foreign_name *row; /* of another tool; NULL: none */
-};
-
-/* Precedence of two values of one option in the translated line. */
-enum rank { COMPANION, TRANSLATED, OWN };
-
-struct fragment {
-    char *option, *text; /* "--tp", "--tp 8"; option "": positional, or may be repeated */
-    enum rank rank;
-};
-
-/* Options that are not in the translated line, with the reason. */
-struct note {
-    const char *head; /* "left out" */
-    char *names, *reason;
-};
-
-struct line {
-    const struct bb_opts *set;
-    struct item *items;
-    struct fragment *fragments;
-    struct note *notes;
-    size_t n_items, n_fragments, n_notes;
-    json_t *model;        /* the file for --model; NULL: the line has a model, or no shape of one */
-    json_t *config;       /* DeepSpeed's file; NULL: none, or not readable */
-    char **words;         /* the arguments, after those of DeepSpeed's file */
-    size_t n_config;      /* words of DeepSpeed's file */
-    const char *unread;   /* a file whose values the command lacks; NULL: none */
-    const char *launcher; /* whose options are read: "srun"; NULL: none */
-    const char *program;  /* what to type instead of the line's programs (bb_opts.programs); NULL: none */
-    bool has_subject;     /* the line has a name of bb_opts.find_subject */
-    bool is_launched;     /* the line has a launcher or a script */
-};
 
 /* ---- reading ---- */
 
@@ -237,91 +191,6 @@ static void read_line(struct line *l, char **argv)
     }
 }
 
-/* DeepSpeed's file is the value of any of these options; "deepspeed" may also be a switch. */
-#define DEEPSPEED_FILE_OPTIONS "deepspeed-config deepspeed-config-file"
-
-/* Keys of DeepSpeed's file ("DeepSpeed Configuration JSON" of its documentation), and an option with the same meaning. */
-static const struct {
-    const char *path[4], *option;
-} deepspeed_keys[] = {
-    {{"zero_optimization", "stage"}, "stage"},
-    {{"zero_optimization", "zero_hpz_partition_size"}, "zero_hpz_partition_size"},
-    {{"zero_optimization", "offload_optimizer", "device"}, "offload_optimizer"},
-    {{"zero_optimization", "offload_param", "device"}, "offload_param"},
-    {{"train_batch_size"}, "train_batch_size"},
-    {{"train_micro_batch_size_per_gpu"}, "train_micro_batch_size_per_gpu"},
-    {{"gradient_accumulation_steps"}, "gradient_accumulation_steps"},
-    {{"bf16", "enabled"}, "bf16"},
-    {{"fp16", "enabled"}, "fp16"},
-    {{"optimizer", "type"}, "optim"},
-    {{"communication_data_type"}, "communication_data_type"},
-    {{"data_types", "grad_accum_dtype"}, "grad_accum_dtype"},
-    {{"zero_optimization", "mics_shard_size"}, "mics_shard_size"},
-    {{"zero_optimization", "zero_quantized_weights"}, "zero_quantized_weights"},
-    {{"zero_optimization", "zero_quantized_nontrainable_weights"}, "zero_quantized_nontrainable_weights"},
-    {{"zero_optimization", "zero_quantized_gradients"}, "zero_quantized_gradients"},
-    {{"tensor_parallel", "autotp_size"}, "autotp_size"},
-    {{"sequence_parallel_size"}, "ds_sequence_parallel_size"},
-    {{"activation_checkpointing", "partition_activations"}, "partition_activations"},
-    {{"activation_checkpointing", "cpu_checkpointing"}, "cpu_checkpointing"},
-};
-
-static void add_note(struct line *l, const char *head, const struct item *item, const char *reason);
-
-/* Returns the words of a key: 1, or 0 without a value, with one that the program sets ("auto"), or with a fraction. All numbers
- * are integers, which programs also write as 64.0 or 1e9. */
-static size_t read_key(struct line *l, size_t key, char **word)
-{
-    const json_t *value = l->config;
-    const char *option = deepspeed_keys[key].option;
-
-    for (const char *const *name = deepspeed_keys[key].path; *name; name++)
-        value = json_object_get(value, *name);
-    if (json_is_number(value) && json_number_value(value) != floor(json_number_value(value)))
-        add_note(l, "not read", &(struct item){.typed = option}, "expected an integer");
-    else if (json_is_number(value))
-        *word = bb_format("%s=%.0f", option, json_number_value(value));
-    else if (json_is_string(value) && strcmp(json_string_value(value), "auto") != 0 &&
-             strcmp(json_string_value(value), "none") != 0)
-        *word = bb_format("%s=%s", option, json_string_value(value));
-    else if (json_is_true(value))
-        *word = bb_format("%s=true", option);
-    return *word != NULL;
-}
-
-/* Returns the file, or NULL if it is not readable. */
-static json_t *load_config(const char *path)
-{
-    const char *problem;
-    FILE *file = bb_input_open(path, &problem);
-    json_t *config = file ? json_loadf(file, 0, NULL) : NULL;
-
-    if (file)
-        fclose(file);
-    return config;
-}
-
-/* Sets l->words: the values of DeepSpeed's file before the options of the line, which replace them. */
-static void read_config(struct line *l, char **argv)
-{
-    static const struct bb_foreign_name names[] = {{.name = "deepspeed " DEEPSPEED_FILE_OPTIONS}, {.name = NULL}};
-    const size_t most = sizeof(deepspeed_keys) / sizeof(*deepspeed_keys);
-    size_t n = 0;
-
-    for (; argv[n]; n++) {
-        const char *equals = strchr(argv[n], '='), *path = equals ? equals + 1 : argv[n + 1];
-
-        if (l->set->programs && !l->config && path && bb_begins_with(argv[n], "--") &&
-            bb_foreign_find(names, argv[n] + 2, strcspn(argv[n] + 2, "=")))
-            l->config = load_config(path);
-    }
-    BB_NEW(l->words, n + most + 1);
-    l->words[0] = argv[0];
-    for (size_t i = 0; i < most && l->config; i++)
-        l->n_config += read_key(l, i, &l->words[1 + l->n_config]);
-    memcpy(l->words + 1 + l->n_config, argv + 1, n * sizeof(*argv)); /* with the NULL */
-}
-
 /* Returns the last item of one of the names, separated by blanks, because later options override earlier ones and those of a
  * file; NULL: none. */
 static const struct item *find_item(const struct line *l, const char *names)
@@ -404,8 +273,7 @@ static bool has_sync(const struct line *l, const char *modes)
     return bb_foreign_find(names, *mode ? mode : "all_reduce", *mode ? strlen(mode) : strlen("all_reduce"));
 }
 
-/* Adds an item to the note with this head and reason. */
-static void add_note(struct line *l, const char *head, const struct item *item, const char *reason)
+void bb_line_add_note(struct line *l, const char *head, const struct item *item, const char *reason)
 {
     const int length = item ? (int)strcspn(item->typed, "=") : 0;
     char *names;
@@ -538,7 +406,7 @@ static bool translate_strategy(struct line *l, const struct item *item)
 {
     if (has_fsdp(l) || !is_megatron(l, false))
         return false;
-    add_note(l, "left out", item, "without influence, because the line has no --use-megatron-fsdp");
+    bb_line_add_note(l, "left out", item, "without influence, because the line has no --use-megatron-fsdp");
     return true;
 }
 
@@ -560,7 +428,7 @@ static bool translate_flavor(struct line *l, const struct item *item)
         add_fragment(l, bb_format("--model"), bb_format("--model %s", model), TRANSLATED);
     else if (l->set->layers_of(model, NULL) <= 0) {
         reason = bb_format("busbar list models has no %s; give --model config.json", model);
-        add_note(l, "by hand", item, reason);
+        bb_line_add_note(l, "by hand", item, reason);
         free(reason);
     }
     free(model);
@@ -579,7 +447,7 @@ static bool translate_config(struct line *l, const struct item *item)
         return true;
     }
     reason = bb_format("busbar list models has no %s; give --model config.json", item->value);
-    add_note(l, "by hand", item, reason);
+    bb_line_add_note(l, "by hand", item, reason);
     free(reason);
     return true;
 }
@@ -657,7 +525,7 @@ static bool is_uniform(const struct line *l)
 static bool translate_recompute_layers(struct line *l, const struct item *item)
 {
     if (is_uniform(l))
-        add_note(l, "left out", item, "method uniform recomputes all layers, in units of this number");
+        bb_line_add_note(l, "left out", item, "method uniform recomputes all layers, in units of this number");
     return is_uniform(l);
 }
 
@@ -665,7 +533,7 @@ static bool translate_recompute_method(struct line *l, const struct item *item)
 {
     if (!is_uniform(l))
         return false;
-    add_note(l, "left out", item, "--recompute full alone is method uniform");
+    bb_line_add_note(l, "left out", item, "--recompute full alone is method uniform");
     return true;
 }
 
@@ -679,42 +547,13 @@ static bool translate_dispatcher(struct line *l, const struct item *item)
     if (!item->value || strcasecmp(item->value, "flex") != 0 || *value_of(l, "--moe-node-limit"))
         return false;
     if (nodes < 2)
-        add_note(l, "left out", item, "--moe-dispatch dedup requires experts on several nodes");
+        bb_line_add_note(l, "left out", item, "--moe-dispatch dedup requires experts on several nodes");
     else
         add_fragment(l, bb_format("--moe-dispatch"),
                      groups > 0 && groups < nodes ? bb_format("--moe-dispatch dedup --moe-node-limit %ld", groups)
                                                   : bb_format("--moe-dispatch dedup"),
                      TRANSLATED);
     return true;
-}
-
-/* Notes the keys of a section that have no row above, except those with little influence. */
-static void note_unknown_keys(struct line *l, const char *section)
-{
-    static const struct bb_foreign_name usual[] = {
-        {.name = "contiguous_gradients reduce_bucket_size allgather_bucket_size sub_group_size round_robin_gradients "
-                 "stage3_prefetch_bucket_size stage3_param_persistence_threshold stage3_max_live_parameters "
-                 "stage3_max_reuse_distance stage3_gather_16bit_weights_on_model_save "
-                 "stage3_gather_fp16_weights_on_model_save load_from_fp32_weights elastic_checkpoint "
-                 "ignore_unused_parameters memory_efficient_linear legacy_stage1 offload_optimizer offload_param "
-                 "overlap_comm "
-                 "reduce_scatter=true allgather_partitions=true"},
-        {.name = NULL}};
-    const char *key;
-    json_t *value;
-
-    json_object_foreach(json_object_get(l->config, section), key, value)
-    {
-        char *word = bb_format("%s%s", key, json_is_true(value) ? "=true" : "");
-        const struct item item = {.typed = key};
-        bool is_known = bb_foreign_find(usual, key, strlen(key)) || bb_foreign_find(usual, word, strlen(word));
-
-        for (size_t i = 0; i < sizeof(deepspeed_keys) / sizeof(*deepspeed_keys); i++)
-            is_known |= strcmp(deepspeed_keys[i].path[0], section) == 0 && strcmp(deepspeed_keys[i].path[1], key) == 0;
-        if (!is_known)
-            add_note(l, "not read", &item, "a key of DeepSpeed's file without a row here");
-        free(word);
-    }
 }
 
 /* DeepSpeed's MiCS stores the shards in groups of this number of ranks. */
@@ -731,22 +570,6 @@ static bool translate_mics(struct line *l, const struct item *item)
     return size != 0;
 }
 
-/* Notes what the command has of DeepSpeed's file. */
-static void note_config(struct line *l, const struct item *item)
-{
-    char *keys = bb_format("%s", l->n_config ? "" : "no key that is modelled"), *before;
-
-    for (size_t i = 0; i < l->n_config; i++) {
-        before = keys;
-        keys = bb_format("%s%s%s", before, i ? " " : "", l->words[1 + i]);
-        free(before);
-    }
-    add_note(l, "read", item, keys);
-    note_unknown_keys(l, "zero_optimization");
-    note_unknown_keys(l, "tensor_parallel");
-    free(keys);
-}
-
 /* DeepSpeed's switch or file; Hugging Face's switch has the file as its value. */
 static bool translate_deepspeed(struct line *l, const struct item *item)
 {
@@ -756,13 +579,13 @@ static bool translate_deepspeed(struct line *l, const struct item *item)
     if (item->value && !l->config)
         l->unread = item->value;
     if (item->value && l->config)
-        note_config(l, item);
+        bb_line_note_deepspeed(l, item);
     else if (item->value)
-        add_note(l, "left out", item, CONFIG_FILE);
+        bb_line_add_note(l, "left out", item, CONFIG_FILE);
     else if (has_stage)
-        add_note(l, "left out", item, "the ZeRO stage is --dp-sync");
+        bb_line_add_note(l, "left out", item, "the ZeRO stage is --dp-sync");
     else if (find_item(l, DEEPSPEED_FILE_OPTIONS))
-        add_note(l, "left out", item, "in the file");
+        bb_line_add_note(l, "left out", item, "in the file");
     return item->value || has_stage || find_item(l, DEEPSPEED_FILE_OPTIONS);
 }
 
@@ -777,7 +600,8 @@ static bool translate_tokenizer(struct line *l, const struct item *item)
 {
     if (!l->model || json_object_get(l->model, "vocab_size"))
         return false;
-    add_note(l, "by hand", item, "the tokenizer has the vocabulary of the model; add --vocab-size N (Llama 3: 128256)");
+    bb_line_add_note(l, "by hand", item,
+                     "the tokenizer has the vocabulary of the model; add --vocab-size N (Llama 3: 128256)");
     return true;
 }
 
@@ -806,7 +630,7 @@ static bool translate_tokens(struct line *l, const struct item *item)
     if (*value_of(l, "--cluster"))
         add_options(l, text, TRANSLATED);
     else
-        add_note(l, "with --cluster, add", NULL, text);
+        bb_line_add_note(l, "with --cluster, add", NULL, text);
     free(text);
     return true;
 }
@@ -836,7 +660,7 @@ static bool translate_graphs(struct line *l, const struct item *item)
     char *text, *before;
 
     if (impl && is_off(impl->value)) {
-        add_note(l, "left out", item, "switched off");
+        bb_line_add_note(l, "left out", item, "switched off");
     } else if (!list || has_word(impl, full) || has_word(list, full)) {
         add_options(l, "--graph", TRANSLATED);
     } else if (item == list) {
@@ -858,7 +682,7 @@ static bool translate_every_layer(struct line *l, const struct item *item)
     const bool is_op = item->value && strcmp(item->value, "op") == 0;
 
     if (is_torchtitan(l) && item->value && !is_op && read_number(item->value) < 1)
-        add_note(l, "by hand", item, "expected op, or N of 1 or more for every n-th layer");
+        bb_line_add_note(l, "by hand", item, "expected op, or N of 1 or more for every n-th layer");
     return is_torchtitan(l) && item->value;
 }
 
@@ -918,7 +742,7 @@ static void translate_option(struct line *l, const struct item *item)
     if (bb_begins_with(row->ours, "--"))
         opt = bb_opts_find(l->set, 0, row->ours + 2, strlen(row->ours + 2), &at);
     if ((is_switch(row) || (opt && opt->kind == BB_OPT_FLAG)) && is_off(value)) {
-        add_note(l, "left out", item, "switched off");
+        bb_line_add_note(l, "left out", item, "switched off");
     } else if (ours && bb_begins_with(ours, "--")) {
         add_options(l, ours, weak ? COMPANION : TRANSLATED);
     } else if (!ours && (is_switch(row) || (opt && (opt->kind == BB_OPT_FLAG || (row->values && !value))))) {
@@ -929,7 +753,7 @@ static void translate_option(struct line *l, const struct item *item)
         free(word);
     } else {
         reason = bb_format("is %s here (for example %s)", row->ours, row->text);
-        add_note(l, "by hand", item, reason);
+        bb_line_add_note(l, "by hand", item, reason);
         free(reason);
     }
     free(ours);
@@ -984,7 +808,7 @@ static bool add_cluster(struct line *l)
              *reason = bb_format("%s, an example (busbar list clusters), which %s requires", text, needs);
 
         add_options(l, text, OWN);
-        add_note(l, "added", NULL, reason);
+        bb_line_add_note(l, "added", NULL, reason);
         free(text);
         free(reason);
     }
@@ -1068,7 +892,7 @@ static void add_software(struct line *l, bool has_cluster)
     if (has_cluster)
         add_options(l, text, COMPANION);
     else
-        add_note(l, "with --cluster, add", NULL, text);
+        bb_line_add_note(l, "with --cluster, add", NULL, text);
 }
 
 /* Megatron-LM reduces gradients after the backward pass, unless it gets --overlap-grad-reduce. */
@@ -1081,8 +905,8 @@ static void add_overlap(struct line *l)
         !bb_opts_find(l->set, 0, "no-overlap", 10, &at))
         return;
     add_options(l, "--no-overlap", COMPANION);
-    add_note(l, "added", NULL,
-             "--no-overlap: Megatron-LM overlaps reductions of gradients only with --overlap-grad-reduce");
+    bb_line_add_note(l, "added", NULL,
+                     "--no-overlap: Megatron-LM overlaps reductions of gradients only with --overlap-grad-reduce");
 }
 
 /* DeepSpeed overlaps reductions with overlap_comm, whose default is true only for stage 3. */
@@ -1096,9 +920,10 @@ static void add_deepspeed_overlap(struct line *l)
         return;
     if (has_sync(l, "all_reduce zero1")) {
         add_options(l, "--no-overlap", COMPANION);
-        add_note(l, "added", NULL, "--no-overlap: DeepSpeed overlaps reductions of ZeRO 0 to 2 only with overlap_comm");
+        bb_line_add_note(l, "added", NULL,
+                         "--no-overlap: DeepSpeed overlaps reductions of ZeRO 0 to 2 only with overlap_comm");
     } else if (json_is_false(given) || has_sync(l, "zero2")) {
-        add_note(l, "not modelled", NULL, "overlap_comm false: zero2 and zero3 overlap their reductions here");
+        bb_line_add_note(l, "not modelled", NULL, "overlap_comm false: zero2 and zero3 overlap their reductions here");
     }
 }
 
@@ -1110,7 +935,8 @@ static void add_loss(struct line *l)
     if (!is_megatron(l, true) || *translated_value(l, "--loss") || !bb_opts_find(l->set, 0, "loss", 4, &at))
         return;
     add_options(l, "--loss unfused", COMPANION);
-    add_note(l, "added", NULL, "--loss unfused: Megatron-LM fuses the loss only with --cross-entropy-loss-fusion");
+    bb_line_add_note(l, "added", NULL,
+                     "--loss unfused: Megatron-LM fuses the loss only with --cross-entropy-loss-fusion");
 }
 
 /* DeepSpeed reduces gradients in the 16-bit type of the parameters without communication_data_type (engine.py). */
@@ -1126,9 +952,9 @@ static void add_gradients(struct line *l)
     text = bb_format("--grad-dtype %s", type);
     reason = bb_format("%s: DeepSpeed's default of communication_data_type", text);
     add_options(l, text, COMPANION);
-    add_note(l, "added", NULL, reason);
+    bb_line_add_note(l, "added", NULL, reason);
     if (has_sync(l, "all_reduce") && strcmp(type, "bfloat16") == 0)
-        add_note(l, "not modelled", NULL, "sums of gradients in float, which DeepSpeed has without ZeRO");
+        bb_line_add_note(l, "not modelled", NULL, "sums of gradients in float, which DeepSpeed has without ZeRO");
     free(text);
     free(reason);
 }
@@ -1147,7 +973,8 @@ static void add_recompute(struct line *l)
     if (!bb_opts_find(l->set, 0, "recompute", strlen("recompute"), &at) || (*mode && strcmp(mode, "ops") != 0))
         return;
     if (every > 1 && layers == 0) {
-        add_note(l, "by hand", option, "is --recompute full --recompute-num-layers N here: N layers of a chunk");
+        bb_line_add_note(l, "by hand", option,
+                         "is --recompute full --recompute-num-layers N here: N layers of a chunk");
     } else if (every > 0) {
         text = bb_format("--recompute %s", layers < every ? "none" : "full");
         add_options(l, text, OWN);
@@ -1157,15 +984,15 @@ static void add_recompute(struct line *l)
             add_options(l, text, OWN);
         free(text);
     } else if (!*mode && !is_dense) {
-        add_note(
+        bb_line_add_note(
             l, "by hand", NULL,
             "--recompute none or full: torchtitan's default recomputes operations, which is modelled for dense models");
     } else if (!*mode) {
         add_options(l, "--recompute ops", COMPANION);
         if (!option)
-            add_note(l, "added", NULL,
-                     "--recompute ops: torchtitan's default of activation_checkpoint.mode; "
-                     "a configuration may have another");
+            bb_line_add_note(l, "added", NULL,
+                             "--recompute ops: torchtitan's default of activation_checkpoint.mode; "
+                             "a configuration may have another");
     }
 }
 
@@ -1178,12 +1005,13 @@ static void add_torchtitan(struct line *l)
         return;
     if (!*translated_value(l, "--dp-sync") && !find_item(l, "data-parallel-shard-degree dp sync")) {
         add_options(l, "--dp-sync zero3", COMPANION);
-        add_note(l, "added", NULL,
-                 "--dp-sync zero3: torchtitan shards over all other ranks without data_parallel_shard_degree");
+        bb_line_add_note(l, "added", NULL,
+                         "--dp-sync zero3: torchtitan shards over all other ranks without data_parallel_shard_degree");
     }
     if (degree(l, "--cp") > 1 && !*translated_value(l, "--cp-comm")) {
         add_options(l, "--cp-comm all_gather", COMPANION);
-        add_note(l, "added", NULL, "--cp-comm all_gather: torchtitan's default of context_parallel_rotate_method");
+        bb_line_add_note(l, "added", NULL,
+                         "--cp-comm all_gather: torchtitan's default of context_parallel_rotate_method");
     }
     add_recompute(l);
 }
@@ -1200,7 +1028,7 @@ static void add_ranks_of_node(struct line *l)
     text = bb_format("--ranks %ld", ranks_of(l));
     add_options(l, text, COMPANION);
     free(text);
-    add_note(l, "added", NULL, "--ranks: torchrun starts one node without --nnodes");
+    bb_line_add_note(l, "added", NULL, "--ranks: torchrun starts one node without --nnodes");
 }
 
 /* The global batch size determines the micro-batches, or with them the size of one. */
@@ -1216,7 +1044,7 @@ static void remove_micro_batches(struct line *l)
     for (size_t i = 0; i < l->n_fragments; i++)
         if (strcmp(l->fragments[i].option, "--micro-batches") == 0)
             *l->fragments[i].text = '\0';
-    add_note(l, "left out", item, "--global-batch-size determines the number of micro-batches");
+    bb_line_add_note(l, "left out", item, "--global-batch-size determines the number of micro-batches");
     if (*translated_value(l, "--micro-batch-size") || dp < 1 || global % (dp * n))
         return;
     text = bb_format("--micro-batch-size %ld", global / (dp * n));
@@ -1234,7 +1062,7 @@ static void remove_gather(struct line *l)
     for (size_t i = 0; i < l->n_fragments; i++)
         if (strcmp(l->fragments[i].option, "--fp8-param-gather") == 0)
             *l->fragments[i].text = '\0';
-    add_note(l, "left out", item, "parameters are gathered only with --dp-sync zero3, hsdp or distributed");
+    bb_line_add_note(l, "left out", item, "parameters are gathered only with --dp-sync zero3, hsdp or distributed");
 }
 
 /* ---- the model's file ---- */
@@ -1371,9 +1199,9 @@ static json_t *make_model(struct line *l)
         const struct item *item = &l->items[i];
 
         if (is_ignored(l, item))
-            add_note(l, "left out", item, "Megatron-LM ignores it without --group-query-attention");
+            bb_line_add_note(l, "left out", item, "Megatron-LM ignores it without --group-query-attention");
         else if (item->row && !item->row->ours && item->row->values && !set_key(keys, item))
-            add_note(l, "by hand", item, "not possible in the model file");
+            bb_line_add_note(l, "by hand", item, "not possible in the model file");
     }
     for (size_t i = 0; i < sizeof(shapes) / sizeof(*shapes); i++)
         any |= json_object_get(keys, shapes[i]) != NULL;
@@ -1401,7 +1229,7 @@ static void translate_programs(struct line *l)
 
     for (size_t i = 0; i < l->n_items && l->is_launched; i++)
         if (!*l->items[i].name && !is_subject(l->set, l->items[i].typed))
-            add_note(l, "left out", &l->items[i], "the name of the proxy replaces launcher and script");
+            bb_line_add_note(l, "left out", &l->items[i], "the name of the proxy replaces launcher and script");
     for (size_t i = 0; i < l->n_items; i++)
         is_named |= !*l->items[i].name;
     text = l->has_subject ? NULL : l->program ? l->program : is_named || !python ? NULL : python->text;
@@ -1430,15 +1258,15 @@ static void translate_line(struct line *l)
         if (is_program(l, item) || (item->length && translate_by_rule(l, item)))
             continue;
         if (item->is_renamed && item->opt->kind == BB_OPT_FLAG && is_off(item->value))
-            add_note(l, "left out", item, "switched off");
+            bb_line_add_note(l, "left out", item, "switched off");
         else if (item->opt || !item->length)
             add_own(l, item);
         else if (!item->row)
-            add_note(l, "not known", item, "");
+            bb_line_add_note(l, "not known", item, "");
         else if (item->row->ours)
             translate_option(l, item);
         else if (!item->row->values || !l->model)
-            add_note(l, "left out", item, item->row->text);
+            bb_line_add_note(l, "left out", item, item->row->text);
     }
     has_cluster = add_cluster(l);
     add_torchtitan(l);
@@ -1528,7 +1356,7 @@ int bb_opts_reject_foreign_line(const struct bb_opts *set, char **argv)
     struct line l = {.set = set};
     int n = 0, rc = 0;
 
-    read_config(&l, argv);
+    bb_line_read_deepspeed(&l, argv);
     read_line(&l, l.words);
     rc = reject_shell(&l);
     for (size_t i = 0; i < l.n_items && !rc; i++) {

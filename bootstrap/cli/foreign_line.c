@@ -676,6 +676,15 @@ static bool translate_graphs(struct line *l, const struct item *item)
     return true;
 }
 
+/* Other tools have a seed of weights and data, busbar of random durations and loads. */
+static bool translate_seed(struct line *l, const struct item *item)
+{
+    if (find_item(l, "jitter moe-imbalance"))
+        return false;
+    bb_line_add_note(l, "left out", item, "without influence on the time and memory of a step");
+    return true;
+}
+
 /* torchtitan: a number is every n-th layer, which add_recompute() translates, and "op" operations. */
 static bool translate_every_layer(struct line *l, const struct item *item)
 {
@@ -697,6 +706,7 @@ static const struct {
     {"config", translate_config},
     {"local-batch-size", translate_local_batch},
     {"selective-ac-option", translate_every_layer},
+    {"seed", translate_seed},
     {"num-distributed-optimizer-instances", translate_instances},
     {"data-parallel-sharding-strategy", translate_strategy},
     {"num-layers-per-virtual-pipeline-stage", translate_chunks},

@@ -581,6 +581,16 @@ def test_launcher_and_script_become_the_proxy(busbar, tmp_path, typed, begin, mi
     assert missing in done.stderr if missing else done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("typed", ["torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py --tensor-model-parallel-size 2 --seed 1234 --bf16", "torchrun --nproc_per_node 8 train.py --training.seed 42 --training.seq_len 8192",
+                                   "torchrun --nproc_per_node 8 run_clm.py --seed 42 --bf16 --per_device_train_batch_size 1", "deepspeed --num_gpus 8 train.py --deepspeed --zero_stage 3 --seed=1234"])
+def test_the_seed_of_another_tool_is_left_out(busbar, typed):
+    """busbar's own seed is one of random durations."""
+    line, notes = translated(busbar, "plan", *typed.split(), "--model", "llama3_8b")
+    assert "seed" not in line and any(head == "left out" and "seed: without influence" in text for head, text in notes), notes
+    assert busbar.run(*line.split(), "--quiet", emulated=False).returncode == 0
+    assert "--seed 7" in translated(busbar, "plan", *"transformer --model llama3_8b --world-size 8 --tp-size 2 --seed 7 --jitter 3% --cluster h100-sxm-ib".split())[0]
+
+
 @pytest.mark.parametrize("name", """vocab-file merge-file transformer-impl rampup-batch-size use-mcore-models no-load-optim max-position-embeddings save
                                     split save-interval weight-decay""".split())
 def test_options_without_influence_are_left_out(busbar, name):

@@ -264,6 +264,16 @@ static const char *translated_value(const struct line *l, const char *option)
     return "";
 }
 
+/* Returns whether the translated line has an option. */
+static bool has_option(const struct line *l, const char *option)
+{
+    bool has = false;
+
+    for (size_t i = 0; i < l->n_fragments; i++)
+        has |= strcmp(l->fragments[i].option, option) == 0;
+    return has;
+}
+
 /* Returns whether the translated line has one of these modes of --dp-sync, whose default is all_reduce. */
 static bool has_sync(const struct line *l, const char *modes)
 {
@@ -910,7 +920,8 @@ static void add_overlap(struct line *l)
 {
     size_t at;
 
-    if (!is_megatron(l, true) || find_item(l, "overlap-grad-reduce overlap-param-gather no-overlap dp-sync") ||
+    if (!is_megatron(l, true) || find_item(l, "overlap-grad-reduce overlap-param-gather dp-sync") ||
+        has_option(l, "--no-overlap") ||
         !has_sync(l, "all_reduce zero1 distributed") || /* those that accept the option (dp_config.c) */
         !bb_opts_find(l->set, 0, "no-overlap", 10, &at))
         return;
@@ -919,14 +930,42 @@ static void add_overlap(struct line *l)
                      "--no-overlap: Megatron-LM overlaps reductions of gradients only with --overlap-grad-reduce");
 }
 
+/* Adds the sharding of DeepSpeed's BF16_Optimizer (_do_optimizer_sanity_check of engine.py): float parameters and optimizer
+ * states are shards, as of ZeRO-1, and gradients are all-reduced after the backward pass. DeepSpeed has it with bfloat16, for
+ * stages 0 and 1 if gradients are added in float, and for stage 0 in a pipeline, which Megatron-DeepSpeed always has unless it
+ * gets --no-pipeline-parallel; before 0.17.6 (commit 889f0ead) stage 0 always added in float. */
+static void add_bf16_optimizer(struct line *l)
+{
+    const struct item *sums = find_item(l, "grad-accum-dtype");
+    const bool in_float = sums && sums->value && (strstr(sums->value, "32") || strcmp(sums->value, "float") == 0),
+               is_pipe = degree(l, "--pp") > 1 || (is_megatron(l, true) && !find_item(l, "no-pipeline-parallel"));
+    size_t at;
+
+    if (!is_deepspeed(l) || (!l->config && !*translated_value(l, "--dp-sync")) || find_item(l, "dp-sync") ||
+        strcmp(translated_value(l, "--dtype"), "bfloat16") != 0 || !bb_opts_find(l->set, 0, "dp-sync", 7, &at))
+        return;
+    if ((has_sync(l, "all_reduce") && (in_float || is_pipe)) ||
+        (has_sync(l, "zero1") && in_float && !find_item(l, "offload-optimizer"))) {
+        add_options(l, "--dp-sync zero1", OWN);
+        add_options(l, "--zero-reduce allreduce --bucket-rule deepspeed --no-overlap", COMPANION);
+        bb_line_add_note(l, "added", NULL,
+                         "--dp-sync zero1 --zero-reduce allreduce --bucket-rule deepspeed --no-overlap: DeepSpeed's "
+                         "BF16_Optimizer shards optimizer states and float parameters, also with ZeRO stage 0");
+    } else if (has_sync(l, "all_reduce")) {
+        bb_line_add_note(l, "by hand", NULL,
+                         "DeepSpeed before 0.17.6 shards the optimizer also with ZeRO stage 0 (BF16_Optimizer): "
+                         "--dp-sync zero1 --zero-reduce allreduce");
+    }
+}
+
 /* DeepSpeed overlaps reductions with overlap_comm, whose default is true only for stage 3. */
 static void add_deepspeed_overlap(struct line *l)
 {
     const json_t *given = json_object_get(json_object_get(l->config, "zero_optimization"), "overlap_comm");
     size_t at;
 
-    if (!l->config || json_is_true(given) || is_megatron(l, true) || find_item(l, "overlap-comm no-overlap dp-sync") ||
-        !bb_opts_find(l->set, 0, "no-overlap", 10, &at))
+    if (!l->config || json_is_true(given) || is_megatron(l, true) || find_item(l, "overlap-comm dp-sync") ||
+        has_option(l, "--no-overlap") || !bb_opts_find(l->set, 0, "no-overlap", 10, &at))
         return;
     if (has_sync(l, "all_reduce zero1")) {
         add_options(l, "--no-overlap", COMPANION);
@@ -963,8 +1002,6 @@ static void add_gradients(struct line *l)
     reason = bb_format("%s: DeepSpeed's default of communication_data_type", text);
     add_options(l, text, COMPANION);
     bb_line_add_note(l, "added", NULL, reason);
-    if (has_sync(l, "all_reduce") && strcmp(type, "bfloat16") == 0)
-        bb_line_add_note(l, "not modelled", NULL, "sums of gradients in float, which DeepSpeed has without ZeRO");
     free(text);
     free(reason);
 }
@@ -1280,6 +1317,7 @@ static void translate_line(struct line *l)
     }
     has_cluster = add_cluster(l);
     add_torchtitan(l);
+    add_bf16_optimizer(l);
     add_overlap(l);
     add_deepspeed_overlap(l);
     add_loss(l);

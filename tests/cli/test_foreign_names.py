@@ -103,9 +103,9 @@ MEGATRON = """--model llama3_70b --world-size 64 --tensor-model-parallel-size 8 
     --seq-length 8192 --sequence-parallel --recompute-granularity selective --lora --cluster h100-sxm-ib"""
 
 
-def translated(busbar, *words):
+def translated(busbar, *words, cwd=None):
     """The proposed command and the notes below it, except what --cluster would add: lists of (head, text)."""
-    done = busbar.run(*words, emulated=False)
+    done = busbar.run(*words, emulated=False, cwd=cwd)
     first, *notes = [line for line in done.stderr.splitlines() if not line.startswith("  with --cluster, add: ")]
     assert done.returncode == 2 and done.stdout == ""
     notes = [("model.json", model[1]) if (model := re.fullmatch("  first write the model's file: echo '({.*})' >model.json", note)) else
@@ -679,6 +679,36 @@ def test_other_keys_of_the_file_of_deepspeed_are_not_lost(busbar, tmp_path, zero
     line = done.stderr.splitlines()[0].split("; try: busbar ")[1]
     assert ("--no-overlap" not in line) == overlaps and busbar.run(*line.split(), "--quiet", emulated=False).returncode == 0, done.stderr
     assert note in done.stderr if note else not re.search("not read|not modelled|--no-overlap", done.stderr), done.stderr
+
+
+SHARDED = " --zero-reduce allreduce --bucket-rule deepspeed --no-overlap"
+IN_FLOAT = {"data_types": {"grad_accum_dtype": "fp32"}}
+MEGATRON_GPT = "pretrain_gpt.py --num-layers 24 --hidden-size 2048 --num-attention-heads 16 --vocab-size 50257 --max-position-embeddings 2048 --train-iters 9"
+
+
+@pytest.mark.parametrize("keys,typed,stage", [  # keys of the file, program and options, the stage that the command has
+    ({"zero_optimization": {"stage": 0}}, MEGATRON_GPT, "sharded"), ({"zero_optimization": None}, MEGATRON_GPT, "sharded"),
+    ({"zero_optimization": {"stage": 0}}, f"{MEGATRON_GPT} --pipeline-model-parallel-size 2", "sharded"),
+    ({"zero_optimization": {"stage": 0}}, f"{MEGATRON_GPT} --no-pipeline-parallel", "all_reduce"),
+    ({"zero_optimization": {"stage": 0}}, "train.py --model llama3_8b", "all_reduce"), ({"zero_optimization": {"stage": 0}, **IN_FLOAT}, "train.py --model llama3_8b", "sharded"),
+    ({"zero_optimization": {"stage": 1}, **IN_FLOAT}, "train.py --model llama3_8b", "sharded"), ({"zero_optimization": {"stage": 1}}, "train.py --model llama3_8b", "zero1"),
+    ({"zero_optimization": {"stage": 1, "offload_optimizer": {"device": "cpu"}}, **IN_FLOAT}, "train.py --model llama3_8b", "zero1"),
+    ({"zero_optimization": {"stage": 2}, **IN_FLOAT}, "train.py --model llama3_8b", "zero2"),
+    ({"zero_optimization": {"stage": 0}, "bf16": {"enabled": False}, "fp16": {"enabled": True}}, MEGATRON_GPT, "all_reduce")])
+def test_the_bf16_optimizer_of_deepspeed_shards_without_zero(busbar, tmp_path, keys, typed, stage):
+    """_do_optimizer_sanity_check of DeepSpeed 0.19: BF16_Optimizer in a pipeline of stage 0, and of stage 1 with sums in float; before 0.17.6 also of stage 0."""
+    (tmp_path / "ds.json").write_text(json.dumps({key: value for key, value in {**FILE, **keys}.items() if value is not None}))
+    line, notes = translated(busbar, "plan", *f"deepspeed --num_gpus 8 --num_nodes 2 {typed} --deepspeed --deepspeed_config ds.json".split(), cwd=tmp_path)
+    for head, text in notes:
+        if head == "model.json":
+            (tmp_path / "model.json").write_text(text)
+    assert (SHARDED in line) == (stage == "sharded") and f"--dp-sync {'zero1' if stage == 'sharded' else stage} " in f"{line} --dp-sync all_reduce ", line
+    assert line.count("--no-overlap") <= 1 and any("before 0.17.6" in text for _, text in notes) == (stage == "all_reduce" and "--dtype bfloat16" in line), notes
+    plan = json.loads(busbar.run(*line.split(), "--json", "-", emulated=False, cwd=tmp_path).stdout)
+    role, dp = plan["roles"][0], 16 // (2 if "--pipeline-model" in typed else 1)
+    # Adam: float parameters and two states of the shard, 12 bytes per parameter, whose 16-bit value has 2 bytes
+    whole = 6 * role["training_memory_bytes"]["parameters"]
+    assert role["training_memory_bytes"]["optimizer"] == pytest.approx(whole / (1 if stage == "all_reduce" else dp), rel=1e-3)
 
 
 def test_a_file_that_is_not_read_is_named_before_the_command(busbar, tmp_path):

@@ -578,7 +578,7 @@ double bb_arch_masked_flops(const struct bb_arch *a, int layer, int sequence)
     double compressed = bb_arch_compressed_keys(a, ratio, sequence);
     double keys = bb_arch_attended_keys(a, layer, sequence) - compressed;
 
-    if (a->post_norm || !bb_arch_has_mixer(a, layer) || bb_arch_is_scan(a, layer) ||
+    if (a->post_norm || a->bidirectional || !bb_arch_has_mixer(a, layer) || bb_arch_is_scan(a, layer) ||
         (a->encoder_layers > 0 && !bb_arch_is_decoder(a, layer)))
         return 0;
     return (keys * keys + compressed * compressed * ratio) / 2 * pair_flops(a) + index_products(a, layer, sequence);

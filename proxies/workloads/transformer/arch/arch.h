@@ -64,10 +64,11 @@ struct bb_arch {
                   0: all norms in `order` */
     bool fused_qkv; /* one tensor projects queries, keys and values */
     bool gated;     /* gated MLP (SwiGLU): gate, up and down projection instead of up and down */
-    bool layer_norm; /* true: LayerNorm with weight and bias; false: RMSNorm with weight */
-    bool dropout;    /* the model is trained with dropout */
-    bool post_norm;  /* true: norms follow attention and MLP, and the model has a pooler instead of a final norm
+    bool layer_norm;    /* true: LayerNorm with weight and bias; false: RMSNorm with weight */
+    bool dropout;       /* the model is trained with dropout */
+    bool post_norm;     /* true: norms follow attention and MLP, and the model has a pooler instead of a final norm
                        (BERT) */
+    bool bidirectional; /* attention without a causal mask, as post_norm has */
     bool embedding_norm;
     int position_buckets; /* number of buckets of the relative position bias, which each head learns in the first
                              layer of the encoder and of the decoder (T5); 0: none */
@@ -213,7 +214,7 @@ int bb_arch_mtp_layers(const struct bb_arch *arch, int *first);
 double bb_arch_core_flops(const struct bb_arch *arch, int layer, int sequence);
 
 /* bb_arch_masked_flops - returns the part of bb_arch_core_flops that a causal mask hides: half of the scores and context
- * of self attention. 0 for scans, BERT and the layers of an encoder. */
+ * of self attention. 0 for scans, bidirectional attention and the layers of an encoder. */
 double bb_arch_masked_flops(const struct bb_arch *arch, int layer, int sequence);
 
 /* bb_arch_with_layers - change the number of layers (--layers). Returns 0, or -BB_EUSAGE after printing one error

@@ -262,6 +262,7 @@ const struct bb_arch_type bb_arch_types[] = {
              MAYBE("qk_rope_head_dim", rope_dim, 64, MAX_COUNT), COUNT("v_head_dim", v_dim, 128, MAX_COUNT)),
      FLAGS(TIED(true), FLAG("swiglu", gated, false), FLAG("layer_norm", layer_norm, true),
            FLAG("learned_positions", learned_positions, true), FLAG("qk_layernorm", qk_norm, false),
+           FLAG("bidirectional", bidirectional, false),
            FLAG("add_qkv_bias", qkv_bias, true), FLAG("add_bias_linear", out_bias, true),
            FLAG("add_bias_linear", mlp_bias, true), FLAG("add_bias_linear", expert_bias, true)),
      .base = {.order = "1a2m", .fused_qkv = true, .dropout = true}},

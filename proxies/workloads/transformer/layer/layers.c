@@ -153,7 +153,7 @@ static void resolve_sizes(struct bb_layers *l)
                                  .out_bias = a->out_bias,
                                  .mlp_bias = a->mlp_bias,
                                  .expert_bias = a->expert_bias,
-                                 .causal = !a->post_norm,
+                                 .causal = !a->post_norm && !a->bidirectional,
                                  .rotary = !a->learned_positions && !a->no_positions && a->position_buckets == 0,
                                  .dropout = a->dropout,
                                  .unfused = c->unfused,

@@ -91,18 +91,36 @@ static bool is_subject(const struct bb_opts *set, const char *word)
     return set->find_subject && set->find_subject(word, &subject);
 }
 
+static bool has_extension(const char *word, const char *extensions)
+{
+    const char *extension = strrchr(word, '.');
+    const struct bb_foreign_name names[] = {{.name = extensions}, {.name = NULL}};
+
+    return extension && bb_foreign_find(names, extension + 1, strlen(extension + 1));
+}
+
+/* Whether a word is a file of settings of LLaMA-Factory, axolotl, GPT-NeoX and others. */
+static bool is_settings(const char *word)
+{
+    return has_extension(word, "yaml yml toml");
+}
+
 /* Notes a launcher, script or program of another tool: "torchrun", "pretrain_gpt.py", "megatron". Python starts scripts without
- * a row. */
+ * a row. Letters after a script are the script's, unless it is a launcher itself: "deepy.py train.py -d configs". */
 static void read_program(struct line *l, const char *word)
 {
     const struct bb_foreign_name *row = find_program(l->set, word);
-    const char *extension = strrchr(word, '.');
-    const bool is_script = extension && (strcmp(extension, ".py") == 0 || strcmp(extension, ".sh") == 0);
+    const bool is_script = has_extension(word, "py sh"), is_launcher = row && row->values;
 
     if (!l->set->programs || is_subject(l->set, word))
         return;
-    l->is_launched |= is_script || (row && row->values);
-    l->launcher = is_script ? NULL : row && row->values ? bb_base_name(word) : l->launcher;
+    l->is_launched |= is_script || is_launcher;
+    if (l->program && !l->unread && is_settings(word))
+        l->unread = word;
+    if (is_launcher)
+        l->launcher = bb_base_name(word);
+    else if (is_script && !(l->launcher && has_extension(l->launcher, "py")))
+        l->launcher = NULL;
     if (row && row->ours)
         l->program = row->text;
     else if (is_script && !l->program && (row = find_program(l->set, "python")))
@@ -119,6 +137,7 @@ static void expand_letter(const struct line *l, struct item *item)
     } letters[] = {{"srun", 'N', "nodes"},
                    {"srun mpirun mpiexec", 'n', "world-size"},
                    {"mpirun", 'N', "ppn"},
+                   {"deepy.py", 'd', "conf-dir"},
                    {NULL, 'm', "module"}};
 
     const char *const number = item->name + 1;
@@ -174,6 +193,12 @@ static struct item read_item(const struct line *l, char **word, bool named)
     return item;
 }
 
+/* Returns the first word that may be a program: a positional argument, or a word after the value of another tool's option. */
+static int first_program(const struct item *item)
+{
+    return !*item->name ? 0 : item->opt ? item->n_words : 2;
+}
+
 static void read_line(struct line *l, char **argv)
 {
     bool named = false;
@@ -186,7 +211,7 @@ static void read_line(struct line *l, char **argv)
         *item = read_item(l, word, named);
         named |= !*item->name;
         l->has_subject |= !*item->name && is_subject(l->set, *word);
-        for (int i = *item->name ? 2 : 0; i < item->n_words && !item->opt; i++)
+        for (int i = first_program(item); i < item->n_words; i++)
             read_program(l, word[i]);
     }
 }
@@ -312,6 +337,10 @@ static char *quoted(const char *word)
     "the file is not readable; give its values, for example: --zero-stage 3 --train-micro-batch-size-per-gpu 1 "       \
     "--gradient-accumulation-steps 8"
 
+#define SETTINGS                                                                                                       \
+    "give its values, for example: --model config.json --ranks 8 --dtype bfloat16 --dp-sync zero3 --micro-batch-size " \
+    "1 --micro-batches 8 --seq-length 4096"
+
 /* Returns the number at the begin of a text, at most 2^20 in magnitude, so that products of two fit in long; 0: NULL, or no number. */
 static long read_number(const char *text)
 {
@@ -326,11 +355,12 @@ static bool starts(const struct line *l, const char *names)
     const struct bb_foreign_name name[] = {{.name = names}, {.name = NULL}};
     bool is_started = false;
 
-    for (size_t i = 0; i < l->n_items; i++) {
-        const char *program = bb_base_name(l->items[i].typed);
+    for (size_t i = 0; i < l->n_items; i++)
+        for (int w = first_program(&l->items[i]); w < l->items[i].n_words; w++) {
+            const char *program = bb_base_name(l->items[i].words[w]);
 
-        is_started |= !*l->items[i].name && bb_foreign_find(name, program, strlen(program));
-    }
+            is_started |= bb_foreign_find(name, program, strlen(program)) != NULL;
+        }
     return is_started;
 }
 
@@ -382,6 +412,9 @@ static long data_parallel_size(const struct line *l)
 static bool is_megatron(const struct line *l, bool is_script);
 static bool is_torchtitan(const struct line *l);
 static bool is_off(const char *value);
+
+#define ACCOUNT_EMBEDDING "account-for-embedding-in-pipeline-split"
+#define ACCOUNT_LOSS      "account-for-loss-in-pipeline-split"
 
 /* Returns whether the line has Megatron-FSDP, PyTorch's FSDP or the like as a switch. */
 static bool has_fsdp(const struct line *l)
@@ -505,13 +538,28 @@ static bool translate_shards(struct line *l, const struct item *item)
     return true;
 }
 
+/* Returns whether a switch is given, and not switched off. */
+static bool is_on(const struct line *l, const char *name)
+{
+    const struct item *item = find_item(l, name);
+
+    return item && !is_off(item->value);
+}
+
+/* Returns the layers that the pipeline's stages divide; 0: unknown. Megatron-LM counts embedding and head on demand. */
+static long count_layers(const struct line *l)
+{
+    const char *model = value_of(l, "--model");
+    const long given = read_number(value_of(l, "--layers"));
+    const long layers = given || !*model || !l->set->layers_of ? given : l->set->layers_of(model, NULL);
+
+    return layers > 0 ? layers + is_on(l, ACCOUNT_EMBEDDING) + is_on(l, ACCOUNT_LOSS) : 0;
+}
+
 /* Returns the chunks of a pipeline stage, from the layers of a chunk; 0: unknown. */
 static long count_chunks(const struct line *l, const struct item *item)
 {
-    const char *model = value_of(l, "--model");
-    const long pp = read_number(value_of(l, "--pp")), given = read_number(value_of(l, "--layers"));
-    const long layers = given || !*model || !l->set->layers_of ? given : l->set->layers_of(model, NULL);
-    const long chunk = read_number(item->value);
+    const long pp = read_number(value_of(l, "--pp")), layers = count_layers(l), chunk = read_number(item->value);
 
     return pp > 0 && chunk > 0 && layers % (pp * chunk) == 0 ? layers / (pp * chunk) : 0;
 }
@@ -523,6 +571,28 @@ static bool translate_chunks(struct line *l, const struct item *item)
     if (chunks)
         add_fragment(l, bb_format("--vpp"), bb_format("--vpp %ld", chunks), TRANSLATED);
     return chunks > 0;
+}
+
+/* plan counts embedding and head, both, as a layer each, if the stages do not divide the layers. */
+static bool translate_account(struct line *l, const struct item *item)
+{
+    const struct item *of_chunk = find_item(l, "num-layers-per-virtual-pipeline-stage");
+    const bool embedding = is_on(l, ACCOUNT_EMBEDDING), loss = is_on(l, ACCOUNT_LOSS);
+    const long vpp = of_chunk ? count_chunks(l, of_chunk) : degree(l, "--vpp"), stages = degree(l, "--pp") * vpp,
+               n = stages > 0 && count_layers(l) % stages == 0 ? count_layers(l) / stages : 0;
+    char *middle = stages > 2 ? bb_format("(t*%ld|)*%ld", n, stages - 2) : bb_format("%s", ""),
+         *text = bb_format("--pipeline-layout 'Et*%ld|%st*%ldL'", n - embedding, middle, n - loss);
+
+    if (embedding == loss || stages == 1)
+        bb_line_add_note(l, "left out", item,
+                         "plan counts embedding and head as a layer each, if pp times vpp does not divide the layers");
+    else if (n < 2)
+        bb_line_add_note(l, "by hand", item, "is --pipeline-layout here (for example 'Et*7|(t*8|)*2t*8L')");
+    else
+        add_options(l, text, TRANSLATED);
+    free(middle);
+    free(text);
+    return true;
 }
 
 static bool is_uniform(const struct line *l)
@@ -720,6 +790,7 @@ static const struct {
     {"num-distributed-optimizer-instances", translate_instances},
     {"data-parallel-sharding-strategy", translate_strategy},
     {"num-layers-per-virtual-pipeline-stage", translate_chunks},
+    {ACCOUNT_EMBEDDING " " ACCOUNT_LOSS, translate_account},
     {"recompute-num-layers activations-checkpoint-num-layers", translate_recompute_layers},
     {"recompute-method activations-checkpoint-method", translate_recompute_method},
     {"moe-token-dispatcher-type", translate_dispatcher},
@@ -1204,7 +1275,7 @@ static void pad_vocabulary(const struct line *l, json_t *keys)
 #define GPT2_VOCABULARY 50257 /* the published merges of GPT-2 */
 
 /* Completes the keys by Megatron-LM's defaults and dependencies between options. */
-static void complete_megatron(const struct line *l, json_t *keys)
+static void complete_megatron(struct line *l, json_t *keys)
 {
     static const char *const latent[] = {"q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim",
                                          "v_head_dim"};
@@ -1217,6 +1288,11 @@ static void complete_megatron(const struct line *l, json_t *keys)
         json_object_del(keys, latent[i]);
     for (size_t i = 0; i < sizeof(usual) / sizeof(*usual); i++)
         set_default(keys, usual[i], json_true());
+    if (starts(l, "pretrain_bert.py megatron_bert_pretraining.py")) {
+        json_object_set_new(keys, "bidirectional", json_true());
+        bb_line_add_note(l, "added", NULL,
+                         "bidirectional: BERT's attention has no causal mask; its two small heads are not modelled");
+    }
     set_default(keys, "swiglu", json_false());
     set_default(keys, "add_qkv_bias",
                 json_boolean(!is_latent && json_is_true(json_object_get(keys, "add_bias_linear"))));
@@ -1267,7 +1343,22 @@ static json_t *make_model(struct line *l)
     return any ? keys : NULL;
 }
 
-/* Adds the name of the proxy, and notes the launcher and its script. */
+/* Notes the launcher, its script, and files of settings. */
+static void note_programs(struct line *l, const struct item *item)
+{
+    for (int w = first_program(item); w < item->n_words; w++) {
+        const char *word = item->words[w];
+        const struct item program = {.typed = word};
+
+        if (l->unread && is_settings(word))
+            bb_line_add_note(l, "not read", &program, SETTINGS);
+        else if (*item->name ? has_extension(word, "py sh") || find_program(l->set, word) : !is_subject(l->set, word))
+            bb_line_add_note(l, "left out", &program,
+                             "busbar starts no training script; its proxy has the operations of the training step");
+    }
+}
+
+/* Adds the name of the proxy, and notes the programs. */
 static void translate_programs(struct line *l)
 {
     const struct bb_foreign_name *python = find_program(l->set, "python");
@@ -1275,8 +1366,7 @@ static void translate_programs(struct line *l)
     const char *text, *options;
 
     for (size_t i = 0; i < l->n_items && l->is_launched; i++)
-        if (!*l->items[i].name && !is_subject(l->set, l->items[i].typed))
-            bb_line_add_note(l, "left out", &l->items[i], "the name of the proxy replaces launcher and script");
+        note_programs(l, &l->items[i]);
     for (size_t i = 0; i < l->n_items; i++)
         is_named |= !*l->items[i].name;
     text = l->has_subject ? NULL : l->program ? l->program : is_named || !python ? NULL : python->text;
@@ -1386,15 +1476,20 @@ static void free_line(struct line *l)
     json_decref(l->model);
 }
 
-/* Rejects a line with options of a shell or of sbatch, which start a script: those of the script are not known. */
-static int reject_shell(const struct line *l)
+/* Rejects a line that starts a program which is not modelled, or a shell or sbatch with options: those of its script are not
+ * known. */
+static int reject_program(const struct line *l)
 {
     for (size_t i = 0; i < l->n_items && l->set->programs; i++) {
-        const char *typed = l->items[i].words[l->items[i].n_words - 1]; /* it may follow values of a launcher */
-        const struct bb_foreign_name *row = l->items[i].opt ? NULL : find_program(l->set, typed);
+        const struct item *item = &l->items[i];
 
-        if (row && !row->ours && row->values && i + 1 < l->n_items && *l->items[i + 1].name)
-            return bb_err(BB_EUSAGE, "%s: %s", typed, row->text);
+        for (int w = item->opt ? item->n_words : 0; w < item->n_words; w++) {
+            const struct bb_foreign_name *row = find_program(l->set, item->words[w]);
+            const bool has_options = w + 1 == item->n_words && i + 1 < l->n_items && *l->items[i + 1].name;
+
+            if (row && !row->ours && (row->values ? has_options : w >= first_program(item)))
+                return bb_err(BB_EUSAGE, "%s: %s", item->words[w], row->text);
+        }
     }
     return 0;
 }
@@ -1406,7 +1501,7 @@ int bb_opts_reject_foreign_line(const struct bb_opts *set, char **argv)
 
     bb_line_read_deepspeed(&l, argv);
     read_line(&l, l.words);
-    rc = reject_shell(&l);
+    rc = reject_program(&l);
     for (size_t i = 0; i < l.n_items && !rc; i++) {
         const struct item *item = &l.items[i];
         const bool is_chunk = item->row && item->row->values && strcmp(item->row->values, "layers") == 0;
@@ -1414,6 +1509,7 @@ int bb_opts_reject_foreign_line(const struct bb_opts *set, char **argv)
         n += item->is_renamed;
         n += item->row ? 1 + (is_chunk && count_chunks(&l, item) > 0) : 0;
     }
+    n += l.unread != NULL;
     n += l.is_launched && n > 0;
     n += is_uniform(&l) && find_item(&l, "recompute-num-layers");
     if (n >= 2 && !rc) {

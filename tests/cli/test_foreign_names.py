@@ -581,6 +581,66 @@ def test_launcher_and_script_become_the_proxy(busbar, tmp_path, typed, begin, mi
     assert missing in done.stderr if missing else done.returncode == 0, done.stderr
 
 
+BERT = "torchrun --nproc_per_node 8 --nnodes 2 pretrain_bert.py --num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length 512 --max-position-embeddings 512 --micro-batch-size 4 --vocab-size 30522 --fp16"
+
+
+def test_attention_of_bert_has_no_causal_mask(busbar, tmp_path):
+    """A mask hides half of the 4 s^2 h FLOPs of a layer's scores and context; a step has three times those of forward."""
+    flops = []
+    for script in ("pretrain_bert.py", "pretrain_gpt.py"):
+        line, notes = translated(busbar, "plan", *BERT.replace("pretrain_bert.py", script).split(), "--cluster", "a100-sxm-ib")
+        assert json.loads(notes[0][1]).get("bidirectional", False) == ("bert" in script) == any("no causal mask; its two small heads" in text for _, text in notes)
+        (tmp_path / "model.json").write_text(notes[0][1])
+        plan = json.loads(busbar.run(*line.split(), "--json", "-", emulated=False, cwd=tmp_path).stdout)
+        predicted = plan["predicted"]
+        masked = predicted["model_flop_utilisation_causal"] and predicted["model_flop_utilisation"] - predicted["model_flop_utilisation_causal"]
+        flops.append(masked and masked * predicted["compute"]["tflops"] * predicted["step_us"] * 1e6 / 4)  # a GPU has 4 samples
+    assert flops == [None, pytest.approx(3 * 24 * 2 * 512 ** 2 * 1024, rel=1e-3)]
+
+
+@pytest.mark.parametrize("script", ["pretrain_t5.py", "pretrain_hybrid.py", "pretrain_mamba.py"])
+def test_scripts_of_models_that_options_do_not_describe_are_rejected(busbar, script):
+    line = refusal(busbar, *BERT.replace("pretrain_bert.py", script).split())
+    assert line.startswith(f"{script}: ") and "--model config.json" in line
+
+
+@pytest.mark.parametrize("layers,typed,stages", [  # layers of Llama 3 8B, options, layers of each stage: Megatron-LM counts embedding or head as a layer
+    (32, "--pipeline-model-parallel-size 2 BOTH", [16, 16]), (30, "--pipeline-model-parallel-size 4 BOTH", [7, 8, 8, 7]),
+    (30, "--pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 4 BOTH", [7, 8, 8, 7]), (31, "--pipeline-model-parallel-size 4 EMBEDDING", [7, 8, 8, 8]),
+    (31, "--pipeline-model-parallel-size 4 LOSS", [8, 8, 8, 7]), (31, "--pipeline-model-parallel-size 2 LOSS", [16, 15]),
+    (31, "--pipeline-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 2 LOSS", [8, 8, 8, 7]), (31, "--pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 2 EMBEDDING", [7, 8, 8, 8]),
+    (32, "EMBEDDING", [32])])
+def test_embedding_and_head_count_as_layers_of_the_pipeline(busbar, layers, typed, stages):
+    embedding, loss = "--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split"
+    typed = typed.replace("BOTH", f"{embedding} {loss}").replace("EMBEDDING", embedding).replace("LOSS", loss)
+    line, notes = translated(busbar, "plan", *f"torchrun --nproc_per_node 8 --nnodes 1 pretrain_gpt.py --model llama3_8b --num-layers {layers} {typed}".split())
+    assert not any(head == "by hand" for head, _ in notes), notes
+    plan = json.loads(busbar.run(*shlex.split(line), "--dtype", "bfloat16", "--json", "-", emulated=False).stdout)
+    layer, table = 218112000, 128256 * 4096  # parameters of a layer: 2 h^2 + 2 h h/4 + 3 h 14336 + 2 h; embedding; head with the norm
+    for at, role in enumerate(plan["roles"]):
+        assert role["training_memory_bytes"]["parameters"] == 2 * (layer * stages[at] + table * (at == 0) + (table + 4096) * (at == len(stages) - 1))
+    assert len(plan["roles"]) == len(stages)
+
+
+SETTINGS = "give its values, for example: --model config.json --ranks 8 --dtype bfloat16 --dp-sync zero3 --micro-batch-size 1 --micro-batches 8 --seq-length 4096"
+
+
+@pytest.mark.parametrize("typed,files,programs", [
+    ("torchrun --nproc_per_node 8 src/train.py x.yaml", "x.yaml", "torchrun src/train.py"), ("llamafactory-cli train x.yaml", "x.yaml", "llamafactory-cli train"),
+    ("axolotl train x.yml", "x.yml", "axolotl train"), ("accelerate launch -m axolotl.cli.train x.yaml", "x.yaml", "accelerate launch"),
+    ("python deepy.py train.py -d configs a.yml b.yml", "a.yml b.yml", "python deepy.py train.py"), ("./deepy.py train.py configs/a.yml", "configs/a.yml", "./deepy.py train.py"),
+    ("accelerate launch --num_processes 8 --num_machines 1 train.py recipe.toml --bf16", "recipe.toml", "accelerate launch train.py")])
+def test_files_of_settings_are_not_read(busbar, tmp_path, typed, files, programs):
+    done = busbar.run("plan", *typed.split(), emulated=False)
+    first, *notes = done.stderr.splitlines()
+    assert done.returncode == 2 and first.startswith(f"busbar: options of another tool; the command lacks those in {files.split()[0]}, which is not read; try: busbar plan transformer"), first
+    assert f"  not read: {files}: {SETTINGS}" in notes and any(note.startswith(f"  left out: {programs}: ") for note in notes), notes
+    assert not any("datatype" in note for note in notes)
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", "num_hidden_layers": 4, "max_position_embeddings": 4096}))
+    example = SETTINGS.split("example: ")[1].replace(" --ranks 8", " --ranks 8" * (" --ranks" not in first)).replace(" --dtype bfloat16", " --dtype bfloat16" * (" --dtype" not in first))
+    assert busbar.run(*first.split("; try: busbar ")[1].split(), *example.split(), "--quiet", emulated=False, cwd=tmp_path).returncode == 0
+
+
 @pytest.mark.parametrize("typed", ["torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py --tensor-model-parallel-size 2 --seed 1234 --bf16", "torchrun --nproc_per_node 8 train.py --training.seed 42 --training.seq_len 8192",
                                    "torchrun --nproc_per_node 8 run_clm.py --seed 42 --bf16 --per_device_train_batch_size 1", "deepspeed --num_gpus 8 train.py --deepspeed --zero_stage 3 --seed=1234"])
 def test_the_seed_of_another_tool_is_left_out(busbar, typed):

@@ -249,7 +249,7 @@ def sources(*suffixes):
 OTHER = {"flat_table.c": {"low", "high"}, "results.c": {"csv", "foreign", "path", "junit", "prometheus", "nagios"}, "collect.c": {"relative_to"},
          "expand.c": {"json", "repeat"}, "profile.c": {"transport", "nics_per_node"}, "calibrated_profile.c": {"choice", "description", "doubtful", "factor", "left_out", "source"}, "measure_machine.c": {"cases", "EMU_NODES"},
          "table.c": set(STATS["required"]), "provenance.c": {"seq_length"},
-         "foreign_line.c": {"model_type", "first_k_dense_replace", "max_position_embeddings", "num_hidden_layers", "num_experts_per_tok", "vocab_size"},
+         "foreign_line.c": {"model_type", "bidirectional", "first_k_dense_replace", "max_position_embeddings", "num_hidden_layers", "num_experts_per_tok", "vocab_size"},
          "expectation.c": {"gemm_tflops", "oversubscription", "tiers", "peer_gbps", "peer_kernel_gbps", "pcie_gbps", "other_nodes", "node_gpus", "node_nics", "domain_nodes"}}
 
 

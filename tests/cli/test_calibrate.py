@@ -1418,6 +1418,23 @@ def test_rejects_files_without_usable_rows(busbar, measured, calibrate, tmp_path
         assert done.returncode == 2 and done.stderr.count("\n") == 1 and message in done.stderr, done.stderr
 
 
+@pytest.mark.parametrize("together", [True, False])
+def test_rows_of_alltoallv_are_skipped_and_counted(calibrate, tmp_path, together):
+    """A script's output with runs of all_reduce and of alltoallv, in one file or in two. Each table has three sizes, in place and out of place."""
+    one = h100_log()
+    other = one.replace("all_reduce", "alltoallv")
+    (tmp_path / "a.log").write_text(one + other if together else one)
+    (tmp_path / "v.log").write_text(other)
+    done, profile, summary = calibrate(*["a.log"] if together else ["v.log", "a.log"])
+    name = "a.log" if together else "v.log"
+    assert done.returncode == 0 and f"busbar: warning: {name}: all 6 rows of a run are skipped (alltoallv is not fitted)" in done.stderr.splitlines(), done.stderr
+    assert sorted((f["rows"], f["unused_rows"]) for f in summary["files"]) == [(0, 6), (6, 0)]
+    assert profile["measured"] == calibrate("a.log")[1]["measured"] and [m["collective"] for m in profile["measured"]] == ["all_reduce"]
+    (tmp_path / "mine.json").unlink()
+    done, _, _ = calibrate("v.log")
+    assert done.returncode == 2 and done.stderr.startswith("busbar: v.log: none of its 6 rows can be used (alltoallv is not fitted); expected ")
+
+
 def test_warns_of_measurements_with_restrictions(measured, calibrate, tmp_path):
     for change, text in [(lambda d: d["options"].update(max_ctas=2), "--max-ctas 2, which can lower the bandwidth"),
                          (lambda d: d["options"].update(local_register=2), "symmetric windows (-R 2), for which NCCL has faster kernels"),

@@ -163,19 +163,16 @@ static void make_message(struct bb_measurement *found)
     found->same_node = found->call.nodes == 1;
 }
 
-/* Returns whether the cost model supports the collective on this number of ranks (at least two). Not supported are
- * collectives with different counts per pair of ranks, and collectives of several dependent exchanges. */
-static bool has_cost_model(int kind, int ranks)
-{
-    return kind >= 0 && ranks > 1 && !(bb_colls[kind].flags & (BB_COLL_VARIABLE_COUNTS | BB_COLL_ROUNDS));
-}
-
+/* The cost model supports collectives on two ranks or more, except those of several dependent exchanges. */
 static enum bb_unused judge_collective(int kind, int ranks, double bytes, double wrong)
 {
-    return bytes <= 0                     ? BB_UNUSED_EMPTY
-           : wrong > 0                    ? BB_UNUSED_WRONG
-           : !has_cost_model(kind, ranks) ? BB_UNUSED_MODEL
-                                          : BB_USED;
+    const unsigned flags = kind >= 0 ? bb_colls[kind].flags : 0;
+
+    return bytes <= 0                                          ? BB_UNUSED_EMPTY
+           : wrong > 0                                         ? BB_UNUSED_WRONG
+           : flags & BB_COLL_VARIABLE_COUNTS                   ? BB_UNUSED_COUNTS
+           : kind < 0 || ranks < 2 || (flags & BB_COLL_ROUNDS) ? BB_UNUSED_MODEL
+                                                               : BB_USED;
 }
 
 static void collective_row(struct reader *r)

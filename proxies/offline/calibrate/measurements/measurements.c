@@ -239,10 +239,13 @@ static int validate_same_machine(const struct bb_measurement_file *f, const stru
 /* Writes why rows of a file are not used: " (0 bytes)", with several reasons " (0 bytes: 2, no cost model: 30)". */
 static void write_unused(struct bb_measurement_file *f)
 {
-    static const char *const names[BB_UNUSED_REASONS] = {
-        [BB_UNUSED_EMPTY] = "0 bytes",           [BB_UNUSED_WRONG] = "wrong data",
-        [BB_UNUSED_MODE] = "mode sync or graph", [BB_UNUSED_START] = "no start barrier",
-        [BB_UNUSED_MODEL] = "no cost model",     [BB_UNUSED_TIME] = "no time"};
+    static const char *const names[BB_UNUSED_REASONS] = {[BB_UNUSED_EMPTY] = "0 bytes",
+                                                         [BB_UNUSED_WRONG] = "wrong data",
+                                                         [BB_UNUSED_MODE] = "mode sync or graph",
+                                                         [BB_UNUSED_START] = "no start barrier",
+                                                         [BB_UNUSED_MODEL] = "no cost model",
+                                                         [BB_UNUSED_COUNTS] = "alltoallv is not fitted",
+                                                         [BB_UNUSED_TIME] = "no time"};
     int used = 0;
 
     for (int reason = BB_USED + 1; reason < BB_UNUSED_REASONS; reason++) {
@@ -274,14 +277,24 @@ static int read_file(struct bb_measurements *e, json_t *root, const char *path)
     TRY(validate_same_machine(f, &e->files[0]));
     TRY(is_nccl_tests ? bb_measurements_add_nccl_tests(e, root) : bb_measurements_add_results(e, root));
     write_unused(f);
-    if (f->n_rows == 0)
-        rc = bb_err(
-            BB_EUSAGE,
-            "%s: none of its %zu rows can be used; expected collectives (not alltoallv or hypercube) on 2 ranks or "
-            "more in mode stream, p2p, compute or overlap",
-            path, f->n_unused);
 out:
     return rc;
+}
+
+/* Reports files and runs without usable rows: an error if no other has some, otherwise warnings. */
+static int report_empty_files(const struct bb_measurements *e)
+{
+    for (const struct bb_measurement_file *f = e->files; f < e->files + e->n_files; f++) {
+        if (f->n_rows == 0 && e->n_rows == 0)
+            return bb_err(
+                BB_EUSAGE,
+                "%s: none of its %zu rows can be used%s; expected collectives (not alltoallv or hypercube) on "
+                "2 ranks or more in mode stream, p2p, compute or overlap",
+                f->path, f->n_unused, f->unused);
+        if (f->n_rows == 0)
+            bb_warn("%s: all %zu rows of a run are skipped%s", f->path, f->n_unused, f->unused);
+    }
+    return 0;
 }
 
 int bb_measurements_read(struct bb_measurements *e, const char *const *paths, size_t n)
@@ -299,6 +312,7 @@ int bb_measurements_read(struct bb_measurements *e, const char *const *paths, si
         json_decref(list);
         list = NULL;
     }
+    TRY(report_empty_files(e));
 out:
     json_decref(list);
     return rc;

@@ -49,12 +49,13 @@ struct bb_measurement {
 /* Why calibration does not use a row. */
 enum bb_unused {
     BB_USED,
-    BB_UNUSED_EMPTY, /* 0 bytes */
-    BB_UNUSED_WRONG, /* wrong data */
-    BB_UNUSED_MODE,  /* mode sync or graph: the time contains host overhead, or the operations ran in a CUDA graph */
-    BB_UNUSED_START, /* no start barrier: the time contains host overhead */
-    BB_UNUSED_MODEL, /* no cost model */
-    BB_UNUSED_TIME,  /* no time */
+    BB_UNUSED_EMPTY,  /* 0 bytes */
+    BB_UNUSED_WRONG,  /* wrong data */
+    BB_UNUSED_MODE,   /* mode sync or graph: the time contains host overhead, or the operations ran in a CUDA graph */
+    BB_UNUSED_START,  /* no start barrier: the time contains host overhead */
+    BB_UNUSED_MODEL,  /* no cost model */
+    BB_UNUSED_COUNTS, /* alltoallv: the results do not contain the counts of each pair of ranks */
+    BB_UNUSED_TIME,   /* no time */
     BB_UNUSED_REASONS
 };
 
@@ -82,8 +83,8 @@ struct bb_measurements {
  *   e        out; call bb_measurements_release also after an error
  *   paths    [n] JSON of `bench` (collectives, p2p, compute, overlap) and of nccl-tests, and tables of nccl-tests
  *            (OPERATION=PATH for a table without the name of its operation); owned by the caller
- *   Returns  0, or -BB_EUSAGE after printing an error message: another kind of file, a file without usable rows,
- *            several ranks on a GPU, or files of different machines (emulated and real GPUs, different GPUs, different
+ *   Returns  0, or -BB_EUSAGE after printing an error message: another kind of file, no usable rows (only a warning
+ *            if another file has some), several ranks on a GPU, or files of different machines (emulated and real GPUs, different GPUs, different
  *            EMU_CLUSTER)
  */
 int bb_measurements_read(struct bb_measurements *e, const char *const *paths, size_t n) BB_MUST_CHECK;

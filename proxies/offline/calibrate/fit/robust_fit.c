@@ -299,7 +299,7 @@ void bb_fit_run(struct bb_fit *fit)
     struct bb_stats stats;
 
     for (int p = 0; p < fit->n_parameters; p++)
-        fit->parameters[p].fitted = true;
+        fit->parameters[p].fitted = !fit->parameters[p].fixed;
     do
         take_steps(fit);
     while (freeze_insensitive(fit));

@@ -28,6 +28,7 @@ struct bb_fit_parameter {
                      this unit */
     double value; /* out: fitted value; during the fit, the value for which `predict` computes times */
     double min_sensitivity; /* not fitted if it contributes less than this fraction of the time of every row */
+    bool fixed;             /* the value is `start` */
     bool fitted;            /* out: the rows determine the value; false: `value` is the start value */
     bool correlated;        /* out: the rows determine only a sum of this parameter and others */
 };

@@ -24,7 +24,11 @@
 /* A rate that only collectives of NCCL's choice determine is fitted if it takes this fraction of the time of one of them:
  * at smaller sizes the times do not separate latency and rate, and a wrong rate is wrong at all larger sizes. */
 #define MIN_RATE_SENSITIVITY 0.8
-#define MIN_SCALE_US         0.5 /* us; minimum value of bb_fit_parameter.scale (robust_fit.h) for a latency */
+/* Except if the mean error without the rate is MIN_RATE_ERROR or more, of MIN_RATE_ROWS or more, and falls to this part. */
+#define MAX_RATE_PART  0.5
+#define MIN_RATE_ERROR 0.02
+#define MIN_RATE_ROWS  4
+#define MIN_SCALE_US   0.5 /* us; minimum value of bb_fit_parameter.scale (robust_fit.h) for a latency */
 /* Offsets of parameters that several fits treat differently. */
 #define AT_LATENCY offsetof(struct bb_cluster, inter.latency_us)
 #define AT_GROUP   offsetof(struct bb_cluster, inter.group_us)
@@ -110,6 +114,7 @@ struct model {
     struct bb_calibration_parameter *parameters[BB_FIT_PARAMETERS];
     int variant; /* index of the NCCL variant (algorithm + protocol) that predicts all times; -1: the cost model
                     selects a variant for each measurement */
+    bool is_small[BB_FIT_PARAMETERS]; /* rates that only fit_small_rates may fit */
 };
 
 /* Converts a profile's parameter to the value that is fitted, and back: a rate is fitted as its inverse. */
@@ -270,6 +275,7 @@ static void store_results(struct bb_calibration *c, const struct model *m, const
             shorten_latency(c, fitted->value);
         if (fitted->fitted) {
             bb_parameter_set(c, parameter, fmax(0, convert(parameter, fitted->value)));
+            parameter->is_small = m->is_small[p];
             parameter->correlated = fitted->correlated || (parameter->offset == AT_MESSAGE && !has_two_groups(m, fit));
         } else {
             bb_parameter_try(&c->cluster, parameter, parameter->value);
@@ -303,6 +309,73 @@ static void keep_better_start(const struct model *m, struct bb_fit *fit, double 
     for (int p = 0; p < fit->n_parameters; p++)
         bb_parameter_try(m->cluster, m->parameters[p], m->parameters[p]->value);
     fit->n_parameters = 0;
+    bb_fit_run(fit);
+}
+
+/* Mean of the errors of all rows, outliers too. */
+static double mean_error(const struct bb_fit *fit)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < fit->n_rows; i++)
+        sum += fabs(fit->rows[i].error);
+    return sum / (double)fit->n_rows;
+}
+
+static bool any_small(const struct model *m)
+{
+    for (int p = 0; p < BB_FIT_PARAMETERS; p++)
+        if (m->is_small[p])
+            return true;
+    return false;
+}
+
+/* Fits also the fixed rate with this index, or all if there is none. Returns the mean error, infinity if no rate was fitted. */
+static double fit_fixed_rate(struct bb_fit *fit, int rate)
+{
+    bool is_fixed[BB_FIT_PARAMETERS], any = false;
+
+    for (int p = 0; p < fit->n_parameters; p++) {
+        is_fixed[p] = fit->parameters[p].fixed;
+        if (is_fixed[p] && (p == rate || rate >= fit->n_parameters)) {
+            fit->parameters[p].fixed = false;
+            fit->parameters[p].min_sensitivity = 0;
+        }
+    }
+    bb_fit_run(fit);
+    for (int p = 0; p < fit->n_parameters; p++)
+        any |= is_fixed[p] && fit->parameters[p].fitted;
+    return any ? mean_error(fit) : INFINITY;
+}
+
+/* Fits also a rate below MIN_RATE_SENSITIVITY or at its limit, or all of them if one is not enough, where the errors without
+ * it are not noise: latencies cannot replace it. Only with variants that NCCL recorded, because an assumed one may be wrong
+ * at some sizes. */
+static void fit_small_rates(struct model *m, struct bb_fit *fit)
+{
+    double least = MAX_RATE_PART * mean_error(fit);
+    bool is_recorded = fit->n_rows >= MIN_RATE_ROWS && mean_error(fit) >= MIN_RATE_ERROR;
+    struct bb_fit best, fixed;
+
+    for (size_t i = 0; i < fit->n_rows; i++)
+        is_recorded &= *m->rows[i]->algorithm != '\0';
+    if (!is_recorded)
+        return;
+    for (int p = 0; p < fit->n_parameters; p++)
+        fit->parameters[p].fixed = fit->parameters[p].min_sensitivity > 0 && !fit->parameters[p].fitted;
+    best = fixed = *fit;
+    for (int rate = 0; rate <= fit->n_parameters && (rate < fit->n_parameters || !any_small(m)); rate++) {
+        struct bb_fit trial = fixed;
+        const double error = fit_fixed_rate(&trial, rate);
+
+        if (error > least)
+            continue;
+        least = error;
+        best = trial;
+        for (int p = 0; p < fit->n_parameters; p++)
+            m->is_small[p] = fixed.parameters[p].fixed && trial.parameters[p].fitted;
+    }
+    *fit = best;
     bb_fit_run(fit);
 }
 
@@ -340,6 +413,7 @@ static void run_fit(struct bb_calibration *c, const struct planned_fit *planned,
         snprintf(name, sizeof(c->fits->name), "%s", variant < 0 ? planned->name : c->variant_names[variant]);
         bb_fit_run(&start);
         bb_fit_run(&fit);
+        fit_small_rates(&m, &fit);
         keep_better_start(&m, &fit, start.median_error);
         store_results(c, &m, &fit);
     }

@@ -53,6 +53,7 @@ struct bb_calibration_parameter {
     const struct bb_calibration_fit *fit; /* the fit that determined the value, in bb_calibration.fits; NULL: the value
                                              is that of the starting profile */
     bool scaled;     /* true: not measured; the value has the factor of rates that were (unmeasured_rates.h) */
+    bool is_small;   /* true: a rate that takes a small part of all times, so it does not show that of the links */
     bool correlated; /* true: the measurements determine only a sum of this parameter and others, not its own value */
 };
 

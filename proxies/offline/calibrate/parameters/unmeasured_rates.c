@@ -35,7 +35,7 @@ static struct factor find_factor(struct bb_calibration *c, bool inter)
         struct factor *const kinds[] = {&of_all, simple ? &of_simple : NULL,
                                         simple && c->cluster.variants[v].algorithm == BB_NCCL_RING ? &of_ring : NULL};
 
-        for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds) && rate->fit; i++)
+        for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds) && rate->fit && !rate->is_small; i++)
             if (kinds[i]) {
                 kinds[i]->log_sum += log(fmin(rate->value / rate->nominal, simple ? INFINITY : 1));
                 kinds[i]->fit = rate->fit;

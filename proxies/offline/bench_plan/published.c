@@ -59,16 +59,21 @@ void bb_published_text(const struct bb_cluster *c, const char *what, int nodes, 
 }
 
 /* Writes the error of what the calibration left out, `what`: "median error 3.4%, 90% within 8%, of sizes that .." */
-static void describe_error(const struct bb_left_out *errors, const char *what, char text[120])
+#define ERROR_TEXT 160
+static void describe_error(const struct bb_left_out *errors, const char *what, char text[ERROR_TEXT])
 {
-    char median[24];
+    char median[24], outliers[48] = "";
 
     snprintf(median, sizeof(median), errors->median_percent < 0.1 ? "below 0.1%%" : "%.2g%%", errors->median_percent);
+    if (errors->outliers > 0)
+        snprintf(outliers, sizeof(outliers), ", without %d outlier%s", errors->outliers,
+                 bb_plural((size_t)errors->outliers));
     if (errors->p90_percent < 0.1)
-        snprintf(text, 120, "median error and 90%% of errors below 0.1%%, of %s that the calibration left out", what);
+        snprintf(text, ERROR_TEXT, "median error and 90%% of errors below 0.1%%, of %s that the calibration left out%s",
+                 what, outliers);
     else
-        snprintf(text, 120, "median error %s, 90%% within %.2g%%, of %s that the calibration left out", median,
-                 errors->p90_percent, what);
+        snprintf(text, ERROR_TEXT, "median error %s, 90%% within %.2g%%, of %s that the calibration left out%s", median,
+                 errors->p90_percent, what, outliers);
 }
 
 /* Writes which of the variants were not measured, whose error is unknown; empty: none. Returns whether others were. */
@@ -152,7 +157,7 @@ void bb_collective_accuracy_text(const struct bb_cluster *c, enum bb_coll_kind k
     const bool measured = found < c->n_measured && c->measured[found].max_bytes > 0;
     const struct bb_left_out *errors = &c->left_out[measured ? BB_LEFT_OUT_SIZES : BB_LEFT_OUT_COLLECTIVES];
     const size_t bytes[2] = {smallest, largest};
-    char range[120], error[120] = "error unknown", unknown[UNKNOWN_TEXT] = "";
+    char range[120], error[ERROR_TEXT] = "error unknown", unknown[UNKNOWN_TEXT] = "";
     bool holds, others = true;
 
     if (!c->is_calibrated) {

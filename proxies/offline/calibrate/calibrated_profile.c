@@ -4,6 +4,7 @@
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/outfile.h"
 #include "bootstrap/base/units.h"
+#include "proxies/offline/calibrate/parameters/penalized_variants.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -198,8 +199,20 @@ static json_t *curves_of(const struct bb_calibration *c)
     return list;
 }
 
+/* Returns the number of outliers among the measurements of which the sizes, or the collectives, were left out. */
+static json_int_t count_outliers(const struct bb_calibration *c, enum bb_left_out_kind kind)
+{
+    json_int_t n = 0;
+
+    for (const struct bb_calibration_row *row = c->rows; row < c->rows + c->n_rows; row++)
+        n += row->outlier && (kind == BB_LEFT_OUT_COLLECTIVES ? bb_is_nccl_choice(row->measurement)
+                                                              : row->measurement->kind == BB_MEASURED_COLLECTIVE ||
+                                                                    row->measurement->kind == BB_MEASURED_MESSAGE);
+    return n;
+}
+
 /* Sets the errors of the sizes and collectives that were left out. */
-static void set_left_out(const struct bb_stats *left_out, json_t *root)
+static void set_left_out(const struct bb_calibration *c, const struct bb_stats *left_out, json_t *root)
 {
     static const char *const names[] = {[BB_LEFT_OUT_SIZES] = "size", [BB_LEFT_OUT_COLLECTIVES] = "collective"};
     json_t *section = json_object();
@@ -214,6 +227,8 @@ static void set_left_out(const struct bb_stats *left_out, json_t *root)
         json_object_set_new(section, key, json_real(s->n > 0 ? s->p50 : 0));
         snprintf(key, sizeof(key), "%s_p90_percent", names[kind]);
         json_object_set_new(section, key, json_real(s->n > 0 ? s->p90 : 0));
+        snprintf(key, sizeof(key), "%s_outliers", names[kind]);
+        json_object_set_new(section, key, json_integer(count_outliers(c, (enum bb_left_out_kind)kind)));
     }
     json_object_set_new(root, "left_out", section);
 }
@@ -251,7 +266,7 @@ json_t *bb_calibration_profile(const struct bb_calibration_report *r)
         json_object_set_new(root, "doubtful", doubtful);
     set_parameters(r->calibration, root);
     name_origins(r->calibration, root);
-    set_left_out(r->left_out, root);
+    set_left_out(r->calibration, r->left_out, root);
     json_object_del(root, "measured");
     if (r->calibration->cluster.n_measured > 0)
         json_object_set_new(root, "measured", curves_of(r->calibration));

@@ -231,6 +231,28 @@ static struct accuracy accuracy_of(const struct bb_calibration *c, const struct 
     return a;
 }
 
+/* Writes a range of sizes: "4 KiB to 1 MiB", or "4 KiB". */
+static const char *range_text(const double sizes[2], char text[2 * BB_BYTES_TEXT + 8])
+{
+    char most[BB_BYTES_TEXT];
+
+    bb_format_bytes((size_t)sizes[0], text);
+    if (sizes[1] > sizes[0])
+        snprintf(text + strlen(text), BB_BYTES_TEXT + 8, " to %s", bb_format_bytes((size_t)sizes[1], most));
+    return text;
+}
+
+/* Returns the fit that does not hold, and its sizes: "ring LL, sizes 4 KiB to 1 MiB". */
+static json_t *doubtful_text(const void *accuracy)
+{
+    const struct accuracy *a = accuracy;
+    char range[2 * BB_BYTES_TEXT + 8];
+
+    if (!a->doubtful || a->far[1] < 1)
+        return a->doubtful ? json_string(a->doubtful) : json_null();
+    return json_sprintf("%s, size%s %s", a->doubtful, a->far[1] > a->far[0] ? "s" : "", range_text(a->far, range));
+}
+
 static json_t *any_outliers(const void *accuracy)
 {
     const struct accuracy *a = accuracy;
@@ -240,24 +262,26 @@ static json_t *any_outliers(const void *accuracy)
 
 #define ACCURACY(name) BB_SHOWS(struct accuracy, name)
 static const struct bb_field accuracy_fields[] = {
-    {"doubtful_fit", "DOES NOT HOLD for ", "; ", 0, 0, ACCURACY(doubtful)},
+    {"doubtful_fit", NULL, NULL, 0, 0, ACCURACY(doubtful)},
+    {NULL, "DOES NOT HOLD for ", "; ", 0, 0, .value = doubtful_text},
     {"left_out_rows", NULL, NULL, 0, 0, ACCURACY(left_out[BB_LEFT_OUT_SIZES].n)},
     {"left_out_median_percent", "at sizes that were not measured, expect a median error of ", " %", 0, 2,
      ACCURACY(left_out[BB_LEFT_OUT_SIZES].p50)},
     {"left_out_worst_percent", ", worst ", " % (every other size was left out of the fit); ", 0, 2,
      ACCURACY(left_out[BB_LEFT_OUT_SIZES].max)},
     {"left_out_collective_rows", NULL, NULL, 0, 0, ACCURACY(left_out[BB_LEFT_OUT_COLLECTIVES].n)},
-    {"left_out_collective_median_percent", "for collectives that were not measured: median ", " %", 0, 2,
+    {"left_out_collective_median_percent",
+     "for other collectives on these ranks, but not alltoall, gather and scatter: median ", " %", 0, 2,
      ACCURACY(left_out[BB_LEFT_OUT_COLLECTIVES].p50)},
     {"left_out_collective_worst_percent", ", worst ", " % (each one was left out); ", 0, 2,
      ACCURACY(left_out[BB_LEFT_OUT_COLLECTIVES].max)},
     {"fitted_rows", NULL, NULL, 0, 0, ACCURACY(fitted.n)},
-    {"fitted_median_percent", "the fits themselves, all rows together: median ", " %", 0, 2, ACCURACY(fitted.p50)},
+    {"fitted_median_percent", "the measured times themselves: median ", " %", 0, 2, ACCURACY(fitted.p50)},
     {"fitted_worst_percent", ", worst ", " %", 0, 2, ACCURACY(fitted.max)},
     {"outliers", NULL, NULL, 0, 0, ACCURACY(outliers)},
     {NULL, " without ", " outlier", 0, 0, .value = any_outliers, .form = BB_FORM_PLURAL},
     {"other_rows", NULL, NULL, 0, 0, ACCURACY(other.n)},
-    {"other_median_percent", "; times that no fit used: median ", " %", 0, 2, ACCURACY(other.p50)},
+    {"other_median_percent", "; measured times to which nothing was fitted: median ", " %", 0, 2, ACCURACY(other.p50)},
     {"other_worst_percent", ", worst ", " %", 0, 2, ACCURACY(other.max)},
     {0},
 };
@@ -319,25 +343,11 @@ static void print_accuracy(const struct bb_calibration_report *r, FILE *out)
     fputc('\n', out);
 }
 
-/* Writes a range of sizes: "4 KiB to 1 MiB", or "4 KiB". */
-static const char *range_text(const double sizes[2], char text[2 * BB_BYTES_TEXT + 8])
-{
-    char most[BB_BYTES_TEXT];
-
-    bb_format_bytes((size_t)sizes[0], text);
-    if (sizes[1] > sizes[0])
-        snprintf(text + strlen(text), BB_BYTES_TEXT + 8, " to %s", bb_format_bytes((size_t)sizes[1], most));
-    return text;
-}
-
 json_t *bb_calibration_doubtful(const struct bb_calibration *c)
 {
     const struct accuracy a = accuracy_of(c, NULL);
-    char range[2 * BB_BYTES_TEXT + 8];
 
-    if (!a.doubtful || a.far[1] < 1)
-        return a.doubtful ? json_string(a.doubtful) : NULL;
-    return json_sprintf("%s, size%s %s", a.doubtful, a.far[1] > a.far[0] ? "s" : "", range_text(a.far, range));
+    return a.doubtful ? doubtful_text(&a) : NULL;
 }
 
 void bb_calibration_warn(const struct bb_calibration_report *r)
@@ -470,8 +480,8 @@ static void print_remarks(const struct bb_calibration *c, FILE *out)
 {
     struct list correlated = {
         .out = out,
-        .title = "#\n# the measurements determine only a combination of these parameters; each of them "
-                 "was changed in proportion to its nominal value:\n"};
+        .title = "#\n# the measurements determine only a combination of these parameters; how they share it is that of "
+                 "the starting profile:\n"};
     struct list penalized = {
         .out = out,
         .title =
@@ -483,7 +493,7 @@ static void print_remarks(const struct bb_calibration *c, FILE *out)
                   "small sizes:\n"};
 
     for (int f = 0; f < c->n_parameters; f++)
-        if (c->parameters[f].correlated && c->parameters[f].fit)
+        if (c->parameters[f].correlated)
             list_word(&correlated, c->parameters[f].key);
     end_list(&correlated);
     for (int w = 0; w < c->base->n_variants; w++)

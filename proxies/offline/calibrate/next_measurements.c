@@ -71,6 +71,9 @@ json_t *bb_next_measurements(const struct bb_calibration *c)
         {has_correlated(c, "inter.message_us"),
          "alltoall on another number of nodes, to separate a group of messages (inter.group_us) from each message "
          "(inter.message_us)"},
+        {has_correlated(c, "inter.group_us"),
+         "sendrecv between nodes, to separate a group of messages (inter.group_us) from the latency of a message "
+         "(inter.latency_us)"},
         {m.collective && m.min_bytes > SMALLEST_BYTES, "sizes from 8 bytes, for latencies"},
         {m.collective && m.max_bytes < LARGEST_BYTES, "sizes up to 16 GiB, for rates"},
     };

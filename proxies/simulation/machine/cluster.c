@@ -164,7 +164,9 @@ static const struct bb_json_field host_fields[] = {
 #define LEFT_OUT(name, kind)                                                                                           \
     BB_FIELD("left_out." name "_rows", BB_JSON_WHOLE, AT(left_out[kind].rows), .max = 1e9),                            \
         LIMITED("left_out." name "_median_percent", left_out[kind].median_percent, 0, 1e9),                            \
-        LIMITED("left_out." name "_p90_percent", left_out[kind].p90_percent, 0, 1e9)
+        LIMITED("left_out." name "_p90_percent", left_out[kind].p90_percent, 0, 1e9),                                  \
+        BB_FIELD("left_out." name "_outliers", BB_JSON_WHOLE, AT(left_out[kind].outliers), .max = 1e9,                 \
+                 .optional = true)
 static const struct bb_json_field left_out_fields[] = {
     LEFT_OUT("size", BB_LEFT_OUT_SIZES), LEFT_OUT("collective", BB_LEFT_OUT_COLLECTIVES), {0}};
 

@@ -121,6 +121,7 @@ enum bb_left_out_kind { BB_LEFT_OUT_SIZES, BB_LEFT_OUT_COLLECTIVES, BB_LEFT_OUT_
 struct bb_left_out {
     double median_percent, p90_percent; /* 90 % of the errors are at most p90_percent */
     int rows;                           /* predicted measurements; 0: none */
+    int outliers;                       /* measurements that were not predicted, because the calibration ignored them */
 };
 
 struct bb_cluster {

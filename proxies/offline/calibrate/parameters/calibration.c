@@ -263,6 +263,20 @@ static void add_parameter(struct model *m, struct bb_fit *fit, struct bb_calibra
                                                      : fmax(start, MIN_SCALE_US)};
 }
 
+/* Marks parameters of messages between nodes of which the measurements determine only the sum. */
+static void mark_sum(struct bb_calibration *c, const struct model *m, const struct bb_fit *fit,
+                     struct bb_calibration_parameter *parameter)
+{
+    const bool one_group = parameter->offset == AT_MESSAGE && !has_two_groups(m, fit);
+    const bool no_message = (parameter->offset == AT_GROUP || one_group) && has_only_groups(m, fit);
+
+    parameter->correlated |= one_group || no_message;
+    if (one_group)
+        bb_parameter_of(c, &c->cluster.inter.group_us)->correlated = true;
+    if (no_message)
+        bb_parameter_of(c, &c->cluster.inter.latency_us)->correlated = true;
+}
+
 static void store_results(struct bb_calibration *c, const struct model *m, const struct bb_fit *fit)
 {
     struct bb_calibration_fit *done = &c->fits[c->n_fits];
@@ -276,7 +290,8 @@ static void store_results(struct bb_calibration *c, const struct model *m, const
         if (fitted->fitted) {
             bb_parameter_set(c, parameter, fmax(0, convert(parameter, fitted->value)));
             parameter->is_small = m->is_small[p];
-            parameter->correlated = fitted->correlated || (parameter->offset == AT_MESSAGE && !has_two_groups(m, fit));
+            parameter->correlated = fitted->correlated;
+            mark_sum(c, m, fit, parameter);
         } else {
             bb_parameter_try(&c->cluster, parameter, parameter->value);
         }

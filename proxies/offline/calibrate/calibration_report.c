@@ -46,6 +46,7 @@ static const struct bb_field parameter_fields[] = {
     {"key", "parameter", "", 31, 0, PARAMETER(key)},
     {"nominal", "nominal", "", 12, 5, PARAMETER(nominal), .form = BB_FORM_GENERAL},
     {"value", "calibrated", "", 12, 5, PARAMETER(value), .form = BB_FORM_GENERAL},
+    {"uncertainty_percent", "+-", "%", 8, 1, PARAMETER(uncertainty_percent)},
     {"from", "fitted to", "", 31, 0, .value = fit_name},
     {"correlated", NULL, NULL, 0, 0, PARAMETER(correlated)},
     {"scaled", NULL, NULL, 0, 0, PARAMETER(scaled)},

@@ -26,6 +26,8 @@ enum { P = BB_FIT_PARAMETERS, STEPS = 60, LAD_STEPS = 20, ROWS_PER_PARAMETER = 3
 #define TUKEY         4.685
 /* Minimum scale (typical size) of the relative errors in Tukey's biweight; no model is more accurate. */
 #define MIN_SCALE 5e-3
+/* Smallest value, as a part of its scale, to which an uncertainty is relative. */
+#define MIN_PART 0.1
 /* Rows of a group that have weight 0 are no outliers if they are more than this part of its rows, of this number of sizes or
  * more. */
 #define SYSTEMATIC_PART  0.1
@@ -260,6 +262,42 @@ static void find_correlated(struct bb_fit *fit)
     }
 }
 
+/* Returns the 97.5 % quantile of Student's distribution (Cornish-Fisher expansion; Abramowitz & Stegun, 26.7.5). */
+static double student(double freedom)
+{
+    return 1.96 + 2.37 / freedom + 2.82 / (freedom * freedom);
+}
+
+/* Computes the uncertainties from the covariance of least squares, s^2 (S^T W S)^-1, where s^2 is the weighted sum of the
+ * squares of the errors per degree of freedom. */
+static void find_uncertainties(struct bb_fit *fit)
+{
+    struct normal_equations normal = gather_normal(fit);
+    double x[P], squares = 0, freedom = normal.sum_weights, scale;
+    bool is_free[P];
+
+    for (const struct bb_fit_row *row = fit->rows; row < fit->rows + fit->n_rows; row++)
+        squares += row->weight * row->error * row->error;
+    for (int p = 0; p < fit->n_parameters; p++) {
+        is_free[p] = fit->parameters[p].fitted;
+        freedom -= is_free[p];
+    }
+    freedom = fmax(freedom, 1);
+    scale = student(freedom) * fmax(sqrt(squares / freedom), MIN_SCALE);
+    add_damping(&normal, fit->n_parameters, DAMPING / 10);
+    for (int p = 0; p < fit->n_parameters; p++) {
+        struct bb_fit_parameter *one = &fit->parameters[p];
+
+        one->uncertainty = NAN;
+        if (!one->fitted || one->correlated)
+            continue;
+        for (int q = 0; q < fit->n_parameters; q++)
+            normal.b[q] = p == q;
+        solve(normal.a, normal.b, is_free, fit->n_parameters, x);
+        one->uncertainty = scale * sqrt(x[p]) / fmax(fabs(one->value) / one->scale, MIN_PART);
+    }
+}
+
 /* Returns whether a row that has weight 0 is one of many of its group with errors of the same sign. */
 static bool is_systematic(const struct bb_fit *fit, const struct bb_fit_row *row, double limit)
 {
@@ -305,6 +343,7 @@ void bb_fit_run(struct bb_fit *fit)
     while (freeze_insensitive(fit));
     find_correlated(fit);
     find_errors(fit, true);
+    find_uncertainties(fit);
     mark_outliers(fit);
     find_errors(fit, false);
     stats = summarize_errors(fit, false);

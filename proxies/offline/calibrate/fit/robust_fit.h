@@ -31,6 +31,8 @@ struct bb_fit_parameter {
     bool fixed;             /* the value is `start` */
     bool fitted;            /* out: the rows determine the value; false: `value` is the start value */
     bool correlated;        /* out: the rows determine only a sum of this parameter and others */
+    double
+        uncertainty; /* out: half of the 95 % confidence interval, as a fraction of the value; NAN: not fitted, or correlated */
 };
 
 struct bb_fit_row {

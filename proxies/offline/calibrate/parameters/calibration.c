@@ -271,6 +271,8 @@ static void mark_sum(struct bb_calibration *c, const struct model *m, const stru
     const bool no_message = (parameter->offset == AT_GROUP || one_group) && has_only_groups(m, fit);
 
     parameter->correlated |= one_group || no_message;
+    if (parameter->correlated)
+        parameter->uncertainty_percent = NAN;
     if (one_group)
         bb_parameter_of(c, &c->cluster.inter.group_us)->correlated = true;
     if (no_message)
@@ -291,6 +293,7 @@ static void store_results(struct bb_calibration *c, const struct model *m, const
             bb_parameter_set(c, parameter, fmax(0, convert(parameter, fitted->value)));
             parameter->is_small = m->is_small[p];
             parameter->correlated = fitted->correlated;
+            parameter->uncertainty_percent = 100 * fitted->uncertainty;
             mark_sum(c, m, fit, parameter);
         } else {
             bb_parameter_try(&c->cluster, parameter, parameter->value);

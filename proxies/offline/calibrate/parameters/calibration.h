@@ -50,6 +50,8 @@ struct bb_calibration_parameter {
     enum bb_determined_by by;
     bool is_fittable; /* true: a fit may change the value */
     double nominal, value;
+    double uncertainty_percent; /* half of the 95 % confidence interval of a fitted value, in percent of it; NAN: not
+                                   fitted to measurements, or correlated */
     const struct bb_calibration_fit *fit; /* the fit that determined the value, in bb_calibration.fits; NULL: the value
                                              is that of the starting profile */
     bool scaled;     /* true: not measured; the value has the factor of rates that were (unmeasured_rates.h) */

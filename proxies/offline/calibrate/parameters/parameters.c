@@ -78,6 +78,7 @@ static struct bb_calibration_parameter *add_parameter(struct bb_calibration *c, 
 {
     p.value = p.nominal = read_value(&c->cluster, p.offset, p.kind);
     p.is_fittable = p.by != BB_BY_NO_FIT && (p.variant >= 0 || p.kind == BB_LATENCY || p.nominal > 0);
+    p.uncertainty_percent = NAN;
     c->parameters[c->n_parameters] = p;
     return &c->parameters[c->n_parameters++];
 }
@@ -155,6 +156,7 @@ void bb_parameter_set(struct bb_calibration *c, struct bb_calibration_parameter 
         value = strtod(text, NULL);
     }
     parameter->value = value;
+    parameter->uncertainty_percent = NAN;
     parameter->fit = &c->fits[c->n_fits];
     bb_parameter_try(&c->cluster, parameter, value);
 }

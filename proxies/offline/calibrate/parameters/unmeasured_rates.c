@@ -48,8 +48,11 @@ static struct factor find_factor(struct bb_calibration *c, bool inter)
 static void scale(struct bb_calibration *c, struct bb_calibration_parameter *rate, double factor,
                   const struct bb_calibration_fit *fit)
 {
+    const double uncertainty = rate->uncertainty_percent;
+
     rate->scaled |= rate->fit == NULL;
     bb_parameter_set(c, rate, rate->value * factor);
+    rate->uncertainty_percent = uncertainty;
     rate->fit = fit;
 }
 

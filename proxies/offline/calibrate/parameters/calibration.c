@@ -351,7 +351,7 @@ static bool any_small(const struct model *m)
 /* Fits also the fixed rate with this index, or all if there is none. Returns the mean error, infinity if no rate was fitted. */
 static double fit_fixed_rate(struct bb_fit *fit, int rate)
 {
-    bool is_fixed[BB_FIT_PARAMETERS], any = false;
+    bool is_fixed[BB_FIT_PARAMETERS] = {false}, any = false;
 
     for (int p = 0; p < fit->n_parameters; p++) {
         is_fixed[p] = fit->parameters[p].fixed;

@@ -194,9 +194,17 @@ def test_list_proxies_contains_every_mini_application(busbar):
 
 
 @pytest.mark.parametrize("line,ranks,parameters,samples", [
-    ("gpt2_large 64 8 8", 32, 1389327360, 32), ("bert_large", 8, 367480636, 128), ("dlrm", 8, 49536 + 728065, 2048),
+    ("gpt2_large 64 8 8", 32, 1389327360, 32), ("bert_large", 8, 367480636, 128), ("dlrm", 8, 49536 + 728065, None), ("dlrm", 4, 49536 + 728065, 2048),
     ("gpt3", 1536, 173946175488, 768), ("cosmoflow", 8, 8907556, 16), ("resnet50", 4, 25559081, None)])
 def test_plan_has_the_numbers_that_the_programs_print(busbar, line, ranks, parameters, samples):
     planned = plan(busbar, line, ranks)
     assert planned["samples"] == samples and planned["summary"]
     assert planned["parameters"] == parameters or line == "dlrm" and planned["parameters"] > parameters  # dlrm: also the tables' rows
+
+
+def test_samples_per_second_of_dlrm_need_as_many_ranks_as_tables(busbar):
+    """The MLPs of each rank process a quarter of the batch on any number of ranks, each table the whole batch."""
+    for ranks, throughput in ((4, "samples per second, 0.767 TFLOP/s per GPU"), (8, "  0.767 TFLOP/s per GPU")):
+        done = busbar.run("plan", "dlrm", "--ranks", ranks, "--cluster", "h100-sxm-ib", emulated=False)
+        line, = [text for text in done.stdout.splitlines() if "throughput" in text]
+        assert line.endswith(throughput) and (" samples " in line) == (ranks == 4)

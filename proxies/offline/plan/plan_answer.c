@@ -452,8 +452,8 @@ void bb_plan_answer_print(const struct bb_plan_report *r, FILE *out)
         else if (!lines[i].fields)
             fputs((const char *)&a + lines[i].text, line.out);
         bb_close_text(line.out, &text);
-        if (*text)
-            fprintf(out, "  %-12s  %s\n", lines[i].label, text);
+        if (*text) /* without the separator of a field whose predecessors are null */
+            fprintf(out, "  %-12s  %s\n", lines[i].label, text + strspn(text, ", "));
         free(text);
     }
 }

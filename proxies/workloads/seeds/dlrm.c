@@ -286,10 +286,12 @@ static int build_step(const struct bb_proxy_config *c, struct bb_step *step)
         return bb_err(BB_EUSAGE, "%s: %d ranks are more than the %zu elements of an all-to-all; possible: %zu ranks",
                       c->proxy, c->ranks, m.exchange, m.exchange);
     step->parameters = parameters_of(&m, c->ranks);
-    step->samples = m.batch;
-    step->summary =
-        bb_step_text(step, "one embedding table on each of %d rank%s; MLPs sized for the model's %d tables, batch %d",
-                     c->ranks, bb_plural(c->ranks), m.tables, m.batch);
+    /* With another number of ranks, the MLPs together process another number of samples than each table. */
+    step->samples = c->ranks == m.tables ? m.batch : 0;
+    step->summary = bb_step_text(step,
+                                 "one embedding table on each of %d rank%s, batch %d; the MLPs of each rank process "
+                                 "%lld samples (batch / %d tables)",
+                                 c->ranks, bb_plural(c->ranks), m.batch, (long long)m.samples, m.tables);
     rc = build_role(c, &m, step);
 out:
     return rc;

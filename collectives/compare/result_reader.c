@@ -507,11 +507,14 @@ static int add_step(struct bb_result_file *t, const struct place *at)
 static int read_proxy(struct bb_result_file *t)
 {
     const struct place at = {t->path, "step_us", 0, false};
+    const json_t *step_us = json_object_get(t->root, "step_us");
     int rc;
 
     TRY(add_step(t, &at));
     TRY(take_integer(json_object_get(t->root, "check"), "wrong", &t->rows->wrong, &at));
-    TRY(take_stats(json_object_get(t->root, "step_us"), "step_us", t->rows, &at));
+    if (!step_us && bb_incomplete_status(t->root)) /* the run ended before it had timed a step */
+        step_us = json_null();
+    TRY(take_stats(step_us, "step_us", t->rows, &at));
 out:
     return rc;
 }
@@ -828,7 +831,8 @@ void bb_warn_if_incomplete(const char *path, const json_t *root, bool reference)
                *reason = json_string_value(json_object_get(root, "reason"));
 
     if (bb_incomplete_status(root))
-        bb_warn("%s: the run ended with status '%.40s'; rows may be missing", path, status);
+        bb_warn("%s: the run ended with status '%.40s'; rows may be missing%s%.240s", path, status, reason ? ": " : "",
+                reason ? reason : "");
     else if (reference && bb_is_below_threshold(root))
         bb_warn("%s: the run ended with status 'below threshold', so it is a doubtful reference%s%.240s", path,
                 reason ? ": " : "", reason ? reason : "");

@@ -213,6 +213,17 @@ def test_results_of_different_kinds_are_an_invalid_input(busbar, compare, tmp_pa
     assert compare(bench(row(32, 1, 1)), bench(row(64, 1, 1)), *args).returncode == (5 if "--threshold" in args else 0)
 
 
+def test_a_proxy_that_lost_a_rank_is_an_incomplete_run(compare):
+    """Its file has no step_us; compare rejected it with exit status 2."""
+    ok = {"schema": "busbar.proxy/1", "proxy": "gpt3", "status": "ok", "ranks": 4, "options": {}, "step_us": {"p50": 9., "ci95": None}}
+    lost = {"schema": "busbar.proxy/1", "proxy": "gpt3", "status": "timeout", "reason": "rank 2 (vm) is lost", "ranks": 4, "options": {}}
+    for a, b, of_first in ((ok, lost, ""), (lost, ok, " (of the first file)")):
+        done = compare(a, b, "--threshold", "5")
+        assert done.returncode == 5 and done.stdout.splitlines()[-1] == f"# verdict: run incomplete{of_first} (b.json)"
+        assert ".json: the run ended with status 'timeout'; rows may be missing: rank 2 (vm) is lost\n" in done.stderr
+    assert compare(ok, {**lost, "status": "ok"}).returncode == 2  # a file that lacks its result
+
+
 def test_links_of_other_classes_are_not_compared(compare):
     """4 and 7 are on one node in A and on two in B: 24 links of A are inside a node and 8 of B, which A has, too."""
     def us(per_node):

@@ -142,17 +142,18 @@ static bool has_name(const json_t *names, const char *name)
 
 /* Returns whether a result has a scalar at the path in an element of results[] or, if there is no results[], at its top
  * level. user_column: the path is from "columns" in the study file. Such a path may also be at the top level of a
- * result with results[], and null counts as a scalar, because a path that leads to null is spelled correctly. */
-static bool has_value(const struct bb_gathered *g, const json_t *result, const char *path, bool user_column)
+ * result with results[]. null_counts: whether null is a scalar. */
+static bool has_value(const struct bb_gathered *g, const json_t *result, const char *path, bool user_column,
+                      bool null_counts)
 {
     const json_t *rows = rows_of(g->study, result), *row;
     size_t i;
 
-    if ((!json_is_array(rows) || user_column) && is_cell(value_at(result, path), user_column))
+    if ((!json_is_array(rows) || user_column) && is_cell(value_at(result, path), null_counts))
         return true;
     json_array_foreach(rows, i, row)
     {
-        if (is_cell(value_at(row, path), user_column))
+        if (is_cell(value_at(row, path), null_counts))
             return true;
     }
     return false;
@@ -164,7 +165,7 @@ static bool any_result_has(const struct bb_gathered *g, const char *schema, cons
         const json_t *result = g->found[i].result;
         const char *result_schema = json_string_value(json_object_get(result, "schema"));
 
-        if (result_schema && strcmp(result_schema, schema) == 0 && has_value(g, result, path, false))
+        if (result_schema && strcmp(result_schema, schema) == 0 && has_value(g, result, path, false, false))
             return true;
     }
     return false;
@@ -327,25 +328,29 @@ static char *advice_for(const json_t *results, const char *path)
     return advice;
 }
 
-/* Warns if no result has a scalar at a column's path, which is probably misspelled. Prints no warning while combinations
- * have not run, or if none is complete. */
+/* Warns if no result has a value at a column's path: the path is probably misspelled, or the value null. Prints no warning while
+ * combinations have not run, or if none is complete. */
 static void warn_if_empty(const struct bb_gathered *g, const char *path)
 {
     json_t *complete = NULL;
+    bool is_null = false;
     char *advice;
 
     for (size_t i = 0; i < g->combinations->n; i++) {
         const struct bb_sweep_found *f = &g->found[i];
 
-        if (f->state == BB_SWEEP_TO_DO || (f->result && has_value(g, f->result, path, true)))
+        if (f->state == BB_SWEEP_TO_DO || (f->result && has_value(g, f->result, path, true, false)))
             return;
+        is_null |= f->result && has_value(g, f->result, path, true, true);
         complete = f->state == BB_SWEEP_COMPLETE ? f->result : complete;
     }
     if (!complete)
         return;
     complete = json_pack("[O]", complete);
-    advice = advice_for(complete, path);
-    bb_warn("%s: no result has '%s', so that column is empty%s", g->study->path, path, advice);
+    advice = is_null ? NULL : advice_for(complete, path);
+    bb_warn(is_null ? "%s: no result has a value of '%s' (null), so that column is empty%s"
+                    : "%s: no result has '%s', so that column is empty%s",
+            g->study->path, path, is_null ? "" : advice);
     free(advice);
     json_decref(complete);
 }

@@ -641,7 +641,7 @@ def test_table_has_the_unit_of_the_column_name(sweep, p50, cell):
 
 
 def test_below_threshold_has_its_own_state_and_exit_status(sweep):
-    runs = {"command": "bench all_reduce", "options": {"sizes": "64K", "repeats": 2, "min-busbw": [0.001, 1e6]}, "ranks": 2, "columns": ["compute_alone_us.p50"]}
+    runs = {"command": "bench all_reduce", "options": {"sizes": "64K", "repeats": 2, "min-busbw": [0.001, 1e6]}, "ranks": 2, "columns": ["compute_alone_us.p50", "restricted_by"]}
     done = sweep(runs, real=True)
     assert done.returncode == 5 and done.stderr.splitlines()[-1] == "busbar: 1 of 2 combinations are below their threshold"
     assert "# 2 combinations: 1 complete, 0 failed, 0 to do, 1 below threshold" in done.stdout and table(done)[-1][-1] == "below threshold"
@@ -649,6 +649,7 @@ def test_below_threshold_has_its_own_state_and_exit_status(sweep):
     assert data["counts"] == {"complete": 1, "failed": 0, "to_do": 0, "below_threshold": 1}
     assert (data["status"], data["reason"]) == ("below threshold", "1 of 2 combinations are below their threshold")
     assert "no result has 'compute_alone_us.p50', so that column is empty" in done.stderr
+    assert "no result has a value of 'restricted_by' (null), so that column is empty\n" in done.stderr
 
 
 def test_usage_errors_are_not_retried(sweep):

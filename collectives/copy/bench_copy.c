@@ -7,6 +7,7 @@
  */
 #include "bootstrap/base/alloc.h"
 #include "bootstrap/base/units.h"
+#include "bootstrap/results/checks.h"
 #include "collectives/copy/copy_measure.h"
 #include "collectives/copy/copy_options.h"
 #include "collectives/session/result_row.h"
@@ -346,20 +347,33 @@ out:
     return rc;
 }
 
-/* The result is equal on all ranks. */
+/* Checks and saves --max-slow. The check also fails if ranks share a GPU. The result is equal on all ranks. */
 static int check_max_slow(struct run *r)
 {
-    char text[FINDING_TEXT];
+    const int most = r->options.max_slow, slow = r->gpus_slow + r->pairs_slow;
+    const bool limited = most >= 0, shared = r->session.shared_gpu, fails = limited && (slow > most || shared);
+    char first[FINDING_TEXT], text[2 * FINDING_TEXT] = "", allows[32] = "";
+    json_t *checks = json_array();
+    int rc;
 
-    if (r->options.max_slow < 0)
-        return 0;
-    if (r->session.shared_gpu)
-        return BB_WORLD_ERR(&r->session.world, BB_EBELOW, "--max-slow cannot be checked: %s",
-                            bb_session_sharing(&r->session));
-    if (r->gpus_slow + r->pairs_slow <= r->options.max_slow)
-        return 0;
-    return BB_WORLD_ERR(&r->session.world, BB_EBELOW, "slow GPUs and pairs: %d, --max-slow allows %d; first: %s",
-                        r->gpus_slow + r->pairs_slow, r->options.max_slow, finding_text(r, &r->findings[0], text));
+    if (fails)
+        snprintf(allows, sizeof allows, ", --max-slow allows %d", most);
+    if (limited && shared)
+        snprintf(text, sizeof text, "--max-slow cannot be checked: %s", bb_session_sharing(&r->session));
+    else if (slow > 0)
+        snprintf(text, sizeof text, "slow GPUs and pairs: %d%s; first: %s", slow, allows,
+                 finding_text(r, &r->findings[0], first));
+    if (!shared || fails)
+        bb_checks_add(checks, &(struct bb_check){.check = "slow GPUs and pairs",
+                                                 .status = fails      ? BB_CHECK_FAIL
+                                                           : slow > 0 ? BB_CHECK_WARN
+                                                                      : BB_CHECK_OK,
+                                                 .measured = slow,
+                                                 .expected = limited ? most : NAN,
+                                                 .unit = "links",
+                                                 .reason = text});
+    rc = bb_results_set(r->session.json, "checks", checks);
+    return rc != 0 || !fails ? rc : BB_WORLD_ERR(&r->session.world, BB_EBELOW, "%s", text);
 }
 
 /* ---- the run ---- */

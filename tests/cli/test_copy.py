@@ -54,13 +54,15 @@ def test_copies_of_healthy_gpus_are_expected(cluster):
 
 
 def test_slow_links_are_named(busbar, tmp_path):
-    _, slow, done = copy(busbar, tmp_path, "--max-slow", "1", "--full", status=5, EMU_SLOW_LINKS="pcie1:0.5,nvlink0-3:0.7")
+    root, slow, done = copy(busbar, tmp_path, "--max-slow", "1", "--full", status=5, EMU_SLOW_LINKS="pcie1:0.5,nvlink0-3:0.7")
     assert slow == {(1, None), (0, 3)}
     assert done.stdout.splitlines()[-1].startswith("# SLOW: 1 GPU, 1 pair; first: GPU 1 (0000:02:00.0) of ") and " 50 % of the typical 51.87" in done.stdout
     assert re.search(r"^ host to GPU +4 +25\.\d+ +51\.\d+ +51\.\d+ +52\.00 +49\.9$", done.stdout, re.M), done.stdout  # reached: by the slowest
     assert [percent[:2] for percent in re.findall(r"^ host to GPU +[0-3] +\d\S+ +\d\S+ +(\d\S+) +\w", done.stdout, re.M)] == ["99", "49", "99", "99"], done.stdout
     assert "# NCCL " not in done.stdout
     assert "slow GPUs and pairs: 2, --max-slow allows 1; first: GPU 1 (0000:02:00.0) of " in done.stderr
+    check, = root["checks"]
+    assert (check["status"], check["measured"], check["expected"]) == ("fail", 2, 1) and f"busbar: {check['reason']}\n" in done.stderr
 
 
 def test_slow_gpu_of_a_node_is_no_slow_pair(busbar, tmp_path):
@@ -93,5 +95,5 @@ def test_compare_names_the_slower_gpu(busbar, tmp_path):
         copy(busbar, tmp_path, EMU_SLOW_LINKS=slow)
         (tmp_path / "r.json").rename(tmp_path / f"{name}.json")
     done = busbar.run("compare", tmp_path / "a.json", tmp_path / "b.json", "--threshold", "5", emulated=False)
-    assert done.returncode == 5 and "host 1 to_gpu copy pinned" in done.stdout
+    assert done.returncode == 5 and "rank 1 host to_gpu copy pinned" in done.stdout
     assert re.search(r"^# verdict: slower by more than 5 % .* rank 1 \(\S+\) is in 9 of 9 slower rows", done.stdout.splitlines()[-1]), done.stdout

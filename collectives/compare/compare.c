@@ -202,6 +202,15 @@ static const struct bb_field health_fields[] = {
     {NULL, "B", "(GB/s)", 10, 2, SHOWS(b_rate)},       {NULL, "A/B", "", 6, 3, SHOWS(times)},
     {NULL, "verdict", "", 13, 0, SHOWS(verdict_text)}, {0}};
 
+/* The table of two results of bench copy. */
+static const struct bb_field copy_fields[] = {{NULL, "what", "", 44, 0, SHOWS(key.what)},
+                                              {NULL, "size", "(B)", 11, 0, SHOWS(key.bytes)},
+                                              {NULL, "A", "(us)", 10, 2, SHOWS(a_us)},
+                                              {NULL, "B", "(us)", 10, 2, SHOWS(b_us)},
+                                              {NULL, "B/A", "", 6, 3, SHOWS(times)},
+                                              {NULL, "verdict", "", 13, 0, SHOWS(verdict_text)},
+                                              {0}};
+
 static struct row make_row(const struct bb_timing *key, double a_us, double b_us, const char *verdict)
 {
     const char *place = !key->placement ? NULL : strcmp(key->placement, "in_place") == 0 ? "in" : "out";
@@ -412,7 +421,9 @@ static void print_differences(const struct comparison *t, FILE *out)
 
 static const struct bb_field *table_fields(const struct comparison *t)
 {
-    return bb_result_file_is_health(t->a) ? health_fields : fields;
+    const json_t *row = json_array_get(json_object_get(t->a->root, "results"), 0);
+
+    return bb_result_file_is_health(t->a) ? health_fields : json_object_get(row, "engine") ? copy_fields : fields;
 }
 
 static struct bb_rule rule_of(const struct comparison *t)

@@ -196,8 +196,9 @@ static int name_row(json_t *row, struct bb_timing *t, const struct place *at)
     else if (json_object_get(row, "section"))
         name = name_kernel(row);
     else if (json_object_get(row, "engine"))
-        name = json_sprintf("%s %lld%s%s %s %s %s%s", word_in(row, "link"), number_in(row, "rank"), has_peer ? ">" : "",
-                            peer, word_in(row, "direction"), word_in(row, "engine"), word_in(row, "memory"),
+        name = json_sprintf("rank%s %lld%s%s %s %s %s %s%s", has_peer ? "s" : "", number_in(row, "rank"),
+                            has_peer ? ">" : "", peer, word_in(row, "link"), word_in(row, "direction"),
+                            word_in(row, "engine"), word_in(row, "memory"),
                             json_is_true(json_object_get(row, "concurrent")) ? " at once" : "");
     else if (json_object_get(row, "variant"))
         name = json_sprintf("%s %s", word_in(row, "collective"), word_in(row, "variant"));

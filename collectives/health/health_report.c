@@ -196,6 +196,16 @@ static void write_p2p(const struct bb_health_finding *f, char text[HINT])
         snprintf(text + n, (size_t)(HINT - n), " --slow %.2f", (1 + part_of(f)) / 2);
 }
 
+/* Returns whether the uplinks of a leaf switch may be the cause of a slow node, or of its only NIC: no other node of the job is in
+ * its leaf, so pairs in the leaf cannot separate the two. */
+static bool is_alone_in_leaf(const struct bb_health *h, const struct bb_health_finding *f)
+{
+    const int leaf = h->tiers[0].nodes, first = leaf > 0 ? f->node / leaf * leaf : 0;
+
+    return leaf > 0 && h->nodes > leaf && MIN(leaf, h->nodes - first) == 1 && f->test == BB_HEALTH_PAIRS &&
+           (f->part == BB_HEALTH_A_NODE || (f->part == BB_HEALTH_A_NIC && h->gpus == 1));
+}
+
 /* What a finding means, or what separates its causes; the first row that applies. */
 static void write_hint(const struct bb_health_report *r, const struct bb_health_finding *f, char text[HINT])
 {
@@ -219,6 +229,8 @@ static void write_hint(const struct bb_health_report *r, const struct bb_health_
         {f->part == BB_HEALTH_ALL && *r->source, ": a common cause, or the wrong profile"},
         {f->part == BB_HEALTH_ALL, ": a common cause"},
         {f->untested, ": not tested with a fast partner"},
+        {is_alone_in_leaf(r->health, f),
+         ": its NICs, or the uplinks of its leaf switch, where no other node is tested"},
         {f->part == BB_HEALTH_A_NODE && f->test >= BB_HEALTH_PAIRS && bb_health_domain_nodes(r->health) < 2,
          ": the NICs of all its GPUs"},
         {f->part == BB_HEALTH_A_NODE && f->test != BB_HEALTH_NODE, ": all its GPUs"},

@@ -495,6 +495,15 @@ def test_uplinks_of_oversubscribed_leaves_hide_no_fault(busbar, tmp_path, gpus, 
     assert not healthy["findings"] and f"pairs of nodes tested: {nodes * (nodes - 1) // 2} of {nodes * (nodes - 1) // 2}, none slow" in done.stdout
 
 
+@pytest.mark.parametrize("gpus, nodes", [(1, 5), (2, 3)])
+def test_uplinks_of_a_leaf_with_one_node_may_be_the_cause(busbar, tmp_path, gpus, nodes):
+    """No pair in the leaf separates the NICs of its only node from its uplinks."""
+    args, env = ("--only", "pairs"), {"EMU_CLUSTER": fabric_of(tmp_path, gpus, nodes_per_leaf=2, leaf_oversubscription=2)}
+    for slow, alone in ((f"link=leaf{nodes // 2}:0.25", True), ("link=node0-nic0:0.25,link=node0-nic1:0.25" if gpus == 2 else "link=node0-nic0:0.25", False)):
+        _, _, done = health(busbar, tmp_path, *args, ranks=gpus * nodes, nodes=nodes, status=5, slow=slow, **env)
+        assert (": its NICs, or the uplinks of its leaf switch, where no other node is tested\n" in done.stderr) == alone, done.stderr
+
+
 @pytest.mark.parametrize("gpus, nodes, over, slow, found", [
     (1, 12, 4, "link=node0-nic0:0.72", {("fail", "nic", 0, 0)}), (1, 11, 3, "link=leaf2:0.4", {("fail", "leaf", 6, None)}),
     (2, 5, 4, "link=node3-node2:0.62", {("fail", "path", 2, None)})])

@@ -654,23 +654,38 @@ static int check_ranks_per_node(const struct run *r, const int *n)
     return rc;
 }
 
-/* Prints why the ranks have no whole GPUs of their own: they share one, or have MIG instances of one GPU or of
- * several. */
+/* Returns the first rank that has a MIG instance; -1: none. */
+static int first_instance(const struct bb_session *s)
+{
+    for (int rank = 0; rank < s->world.size; rank++)
+        if (s->devices[rank].is_instance)
+            return rank;
+    return -1;
+}
+
+/* Prints why the ranks have no whole GPUs of their own: they share one, or have MIG instances, whose rates no profile has. */
 static int reject_shared_gpu(const struct run *r)
 {
     const struct bb_session *s = &r->session;
+    const int instance = first_instance(s);
     int rank = 0;
 
-    if (s->common->share_gpu || !s->share_env_set)
+    if (s->common->share_gpu || (!s->share_env_set && instance < 0))
         return BB_WORLD_ERR(&s->world, BB_EUSAGE, "health requires a GPU for each rank, but ranks share a GPU");
     while (rank < s->world.size && !s->devices[rank].no_gpu[0])
         rank++;
     if (rank < s->world.size)
         return BB_WORLD_ERR(&s->world, BB_EUSAGE, "health requires a GPU for each rank, but rank %d (%s) has none: %s",
                             rank, s->world.hosts[rank], s->devices[rank].no_gpu);
-    return BB_WORLD_ERR(&s->world, BB_EUSAGE,
-                        "health requires a whole GPU for each rank, but CUDA_VISIBLE_DEVICES names MIG instances; try: "
-                        "numbers or UUIDs of GPUs without MIG");
+    if (s->share_env_set)
+        return BB_WORLD_ERR(&s->world, BB_EUSAGE,
+                            "health requires a whole GPU for each rank, but CUDA_VISIBLE_DEVICES names MIG instances; "
+                            "try: numbers or UUIDs of GPUs without MIG");
+    return BB_WORLD_ERR(
+        &s->world, BB_EUSAGE,
+        "health requires a whole GPU for each rank, but rank %d (%s) has a MIG instance; try: bench compute, "
+        "which measures the instance, or a GPU without MIG",
+        instance, s->world.hosts[instance]);
 }
 
 /* Finds the names of the nodes for Slurm, before nodes are lost. */
@@ -714,7 +729,7 @@ static int make_nodes(struct run *r)
         r->gpu_of[rank] = n[w->node_of[rank]]++;
     }
     rc = check_ranks_per_node(r, n);
-    if (rc == 0 && (r->session.shared_gpu || r->session.share_env_set))
+    if (rc == 0 && (r->session.shared_gpu || r->session.share_env_set || first_instance(&r->session) >= 0))
         rc = reject_shared_gpu(r);
     r->health.nodes = w->nodes;
     r->health.gpus = n[0];

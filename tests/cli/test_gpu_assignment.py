@@ -111,6 +111,12 @@ def test_health_names_mig_instances(busbar, second, devices, text):
     assert "ranks share" not in done.stderr and ("each rank has its own GPU" in done.stderr) == (second == 1 and devices is None), done.stderr
 
 
+def test_health_rejects_one_mig_instance(busbar):
+    """An instance has a part of the rates of its GPU, which the profile does not contain."""
+    done = busbar.run("health", "--quick", "--only", "gpu", env={"EMU_MIG": "2", "EMU_DATA": "off"})
+    assert done.returncode == 2 and re.search(r"health requires a whole GPU for each rank, but rank 0 \(\S+\) has a MIG instance; try: bench compute, ", done.stderr), done.stderr
+
+
 def test_mig_instances_of_one_gpu_count_as_shared_gpu(busbar, tmp_path):
     path, (uuid, *_) = tmp_path / "r.json", uuids_of(busbar, 2)
     done = start(busbar, 2, f"MIG-{uuid}/$(({LOCAL} + 1))/0", "--json", path, env={"EMU_MIG": "2"})

@@ -104,10 +104,22 @@ void bb_shortfall_add(struct bb_shortfall *s, const struct bb_timing *a, const s
         bb_ratios_add(&s->ratios, measured, ratio, s->percent);
 }
 
+/* Returns the longest of the times of a list of parts, in us. */
+static double longest_part(const json_t *parts)
+{
+    double longest = 0;
+
+    for (size_t i = 0; i < json_array_size(parts); i++)
+        longest = fmax(longest, fmax(json_number_value(json_object_get(json_array_get(parts, i), "measured_us")),
+                                     json_number_value(json_object_get(json_array_get(parts, i), "predicted_us"))));
+    return longest;
+}
+
 static void print_parts(const struct bb_shortfall *s, FILE *out)
 {
+    const struct bb_time_unit unit = bb_time_unit(longest_part(s->parts));
     const char *by, *name;
-    char times[2][BB_TIME_TEXT], ratio[32];
+    char ratio[32];
     double measured, predicted;
     json_t *part;
     size_t i;
@@ -120,8 +132,8 @@ static void print_parts(const struct bb_shortfall *s, FILE *out)
         snprintf(ratio, sizeof(ratio), "-");
         if (predicted > 0)
             snprintf(ratio, sizeof(ratio), "%.3f x", measured / predicted);
-        fprintf(out, "#   %-5s %-24s %12s, predicted %12s: %s\n", by, name, bb_format_time(measured, times[0]),
-                bb_format_time(predicted, times[1]), ratio);
+        fprintf(out, "#   %-5s %-24s %9.*f %s, predicted %9.*f %s: %s\n", by, name, unit.decimals, measured / unit.us,
+                unit.name, unit.decimals, predicted / unit.us, unit.name, ratio);
     }
 }
 

@@ -512,8 +512,8 @@ static void print_slow_transfer(const struct bb_run_report *r, const struct slow
     enum { MAX_RANKS = 8 };
     const struct bb_layout *l = &r->step->layout;
     const int instance = bb_group_instance(l, slow->group_index, slow->rank), size = l->groups[slow->group_index].size;
+    const struct bb_time_unit unit = bb_time_unit(slow->us);
     const char *before = "";
-    char time[BB_TIME_TEXT];
 
     fprintf(out, "# slow communication: group %s of ranks", slow->group);
     for (int i = 0; i < size && i < MAX_RANKS; i++)
@@ -526,9 +526,9 @@ static void print_slow_transfer(const struct bb_run_report *r, const struct slow
             fprintf(out, "%s%s", i > 0 ? ", " : "", host);
         before = host;
     }
-    fprintf(out, "%s): transfers take %s, %.2f x the time of other groups", size > MAX_RANKS ? " .." : "",
-            bb_format_time(slow->us, time), slow->slowdown);
-    fprintf(out, " (%s longer)\n", bb_format_time(slow->us - slow->us / slow->slowdown, time));
+    fprintf(out, "%s): transfers take %.*f %s, %.2f x the time of other groups (%.*f %s longer)\n",
+            size > MAX_RANKS ? " .." : "", unit.decimals, slow->us / unit.us, unit.name, slow->slowdown, unit.decimals,
+            (slow->us - slow->us / slow->slowdown) / unit.us, unit.name);
 }
 
 static bool same_group(const struct bb_run_report *r, const struct slow_rank *a, const struct slow_rank *b)

@@ -327,8 +327,8 @@ def rates_text(*objects):
         peak = number_text(known["tflops_per_gpu"] / mfu, "TFLOP/s") if mfu > 0 and "tflops_per_gpu" in known else ""
         causal = "model_flop_utilisation_causal" in known
         parts.append(say("MFU {model_flop_utilisation:share}{peak}{full}", known, peak=f" of {peak}" if peak else "",
-                         full=" with attention in full (as Megatron-LM)" if causal else ""))
-        parts += [say("{model_flop_utilisation_causal:share} with causal attention", known)] if causal else []
+                         full=" with attention in full (Megatron-LM paper)" if causal else ""))
+        parts += [say("{model_flop_utilisation_causal:share} with causal attention (newer Megatron-LM)", known)] if causal else []
     return f": {', '.join(parts)}" if parts else ""
 
 

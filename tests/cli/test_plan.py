@@ -599,7 +599,7 @@ def test_step_line_names_the_rank_that_ends_last(busbar, tmp_path, first):
     rest = (predicted["step_us"] - predicted["breakdown"]["step_us"]) / 1e3
     assert predicted["step_us"] == max(role["step_us"] for role in predicted["breakdown_by_role"]) and shown != last
     assert f" + {rest:.3f} ms by which rank {last} ends later; rank {shown} (" in done.stdout and " + idle " not in done.stdout, done.stdout
-    assert ") has this compute and exposed time, as the busiest of the ranks that end within 1% of the last\n" in done.stdout and "ends last" not in done.stdout
+    assert ") has this compute and exposed time: of the ranks that end within 1% of the last, it computes and transfers longest\n" in done.stdout and "ends last" not in done.stdout
 
 
 def test_bubble_is_no_exposed_transfer_of_a_group(busbar):

@@ -339,7 +339,7 @@ def test_findings_of_a_plan():
     first, *others = findings.of(result("plan", proxy="p", ranks=4, roles=roles, predicted=predicted, status="does not fit", reason=reason))
     assert first == f"DOES NOT FIT: {reason}."
     assert others == ["A step would take 100 us on 4 ranks, if training fitted: 454.9 TFLOP/s per GPU, MFU 46 % of 989 TFLOP/s with attention in full "
-                      "(as Megatron-LM), 40 % with causal attention.",
+                      "(Megatron-LM paper), 40 % with causal attention (newer Megatron-LM).",
                       "25 % of the step is exposed communication, the largest part exposed transfer (10 us, 40 % of it); most of it in group tp (20 us). "
                       "The slowest rank is 3, last stage."]
     for us, text in ((13., "mostly exposed transfer (13 us); the largest part in group dp (5 us, 20 % of it). "), (9., "the largest part exposed transfer (9 us, 36 % of it); ")):

@@ -151,7 +151,7 @@ static const struct bb_field best_fields[] = {
     {NULL, ", memory ", "", 0, 0, BB_SHOWS_WHOLE(struct shown, of.bytes), .form = BB_FORM_BYTES},
     {NULL, "; ", " TFLOP/s per GPU", 0, 0, SHOWS(tflops_per_gpu), .form = BB_FORM_ROUNDED},
     {NULL, " and MFU ", "", 0, 1, SHOWS(model_flop_utilisation), .form = BB_FORM_PERCENT},
-    {NULL, " with attention in full (as Megatron-LM), ", " with causal attention", 0, 1,
+    {NULL, " with attention in full (Megatron-LM paper), ", " with causal attention (newer Megatron-LM)", 0, 1,
      SHOWS(model_flop_utilisation_causal), .form = BB_FORM_PERCENT},
     {NULL, "; of ", " TFLOP/s", 0, 5, SHOWS(peak_tflops), .form = BB_FORM_GENERAL},
     {NULL, " (", ")", 0, 0, SHOWS(peak_type)},

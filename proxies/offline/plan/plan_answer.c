@@ -55,7 +55,7 @@ static const struct bb_field throughput_line[] = {
 };
 static const struct bb_field utilisation_line[] = {
     {NULL, "", "", 0, 1, SHOWS(of.model_flop_utilisation), .form = BB_FORM_PERCENT},
-    {NULL, " with attention in full (as Megatron-LM), ", " with causal attention", 0, 1,
+    {NULL, " with attention in full (Megatron-LM paper), ", " with causal attention (newer Megatron-LM)", 0, 1,
      SHOWS(of.model_flop_utilisation_causal), .form = BB_FORM_PERCENT},
     {NULL, "; of ", " TFLOP/s", 0, 5, SHOWS(peak), .form = BB_FORM_GENERAL},
     {NULL, " (", ")", 0, 0, SHOWS(peak_type)},
@@ -329,10 +329,10 @@ static void add_last(struct answer *a, const struct bb_prediction *p)
     const int64_t rest_ns = p->step_ns - shown->all.step_ns;
 
     a->rest_ns = a->last = -1;
-    a->ends = p->n_classes == 1 ? NULL
-              : shown->all.step_ns == p->step_ns
-                  ? "ends last"
-                  : "has this compute and exposed time, as the busiest of the ranks that end within 1% of the last";
+    a->ends = p->n_classes == 1                  ? NULL
+              : shown->all.step_ns == p->step_ns ? "ends last"
+                                                 : "has this compute and exposed time: of the ranks that end within 1% "
+                                                   "of the last, it computes and transfers longest";
     for (int i = 0; i < p->n_classes && bb_us_of(rest_ns) >= 0.0005 * unit.us && a->last < 0;
          i++) /* not printed as 0 */
         if (p->classes[i].all.step_ns == p->step_ns) {

@@ -156,8 +156,8 @@ static const struct bb_field flops_fields[] = {
     BB_NAMED(struct rates, peak_tflops),
     {NULL, " of ", "", 0, 6, RATE(peak_tflops), .form = BB_FORM_GENERAL},
     {"model_flop_utilisation", ": MFU ", "", 0, 1, RATE(model_flop_utilisation), .form = BB_FORM_PERCENT},
-    {"model_flop_utilisation_causal", " with attention in full (as Megatron-LM), ", " with causal attention", 0, 1,
-     RATE(model_flop_utilisation_causal), .form = BB_FORM_PERCENT},
+    {"model_flop_utilisation_causal", " with attention in full (Megatron-LM paper), ",
+     " with causal attention (newer Megatron-LM)", 0, 1, RATE(model_flop_utilisation_causal), .form = BB_FORM_PERCENT},
     {"flops_note", "; ", "", 0, 0, RATE(flops_note)},
     {0},
 };

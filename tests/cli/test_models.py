@@ -369,6 +369,8 @@ def test_transformer_reads_gpt2_large_as_the_published_model(busbar):
 
 @pytest.mark.parametrize("change, messages", [
     ({"model_type": "rwkv", "architectures": ["RwkvForCausalLM"]}, ["unknown architecture 'rwkv'", "known: gpt2"]),
+    ({"model_type": "dbrx", "architectures": None, "hidden_size": None, "d_model": 4096, "ffn_config": {"moe_num_experts": 16}},
+     ["set model_type and add hidden_size, num_local_experts, num_experts_per_tok"]),
     ({"model_type": "vit", "architectures": None, "vocab_size": None, "image_size": 224},
      ["architecture 'vit' is not one of the supported text models (known: gpt2"]),
     ({"model_type": "whisper", "architectures": None, "num_mel_bins": 80}, ["'whisper' is not one of the supported text models"]),

@@ -41,14 +41,29 @@ static bool is_class_of(const char *class_name, const char *architecture)
     return false;
 }
 
-/* Fields listed as missing in the error message for an unknown architecture: the names under which config.json may
- * contain each field. */
-static const char *const required_fields[][3] = {{"num_hidden_layers", "n_layer"},
-                                                 {"hidden_size", "n_embd", "d_model"},
+/* Fields listed as missing in the error message for an unknown architecture: the name that most architectures have, and those of
+ * gpt2. */
+static const char *const required_fields[][2] = {{"num_hidden_layers", "n_layer"},
+                                                 {"hidden_size", "n_embd"},
                                                  {"num_attention_heads", "n_head"},
                                                  {"intermediate_size", "n_inner"},
                                                  {"vocab_size"},
                                                  {"max_position_embeddings", "n_positions"}};
+static const char *const expert_fields[] = {"num_local_experts", "num_experts_per_tok"};
+
+/* Returns whether a key of the config, or of an object in it, names experts, as "moe_num_experts". */
+static bool names_experts(const json_t *config)
+{
+    const char *key;
+    json_t *value;
+
+    json_object_foreach((json_t *)config, key, value)
+    {
+        if (strstr(key, "expert") || names_experts(value))
+            return true;
+    }
+    return false;
+}
 
 /* Writes the names of the required fields that the config lacks, for example ", hidden_size, vocab_size". */
 static void list_missing(const json_t *config, char *text, size_t capacity)
@@ -57,13 +72,14 @@ static void list_missing(const json_t *config, char *text, size_t capacity)
 
     text[0] = '\0';
     for (size_t i = 0; i < sizeof(required_fields) / sizeof(required_fields[0]); i++) {
-        bool there = false;
+        const char *const *names = required_fields[i];
 
-        for (int j = 0; j < 3 && required_fields[i][j]; j++)
-            there |= json_object_get(config, required_fields[i][j]) != NULL;
-        if (!there)
-            n += (size_t)snprintf(text + n, capacity - n, ", %s", required_fields[i][0]);
+        if (!json_object_get(config, names[0]) && !(names[1] && json_object_get(config, names[1])))
+            n += (size_t)snprintf(text + n, capacity - n, ", %s", names[0]);
     }
+    for (size_t i = 0; i < sizeof(expert_fields) / sizeof(expert_fields[0]) && names_experts(config); i++)
+        if (!json_object_get(config, expert_fields[i]))
+            n += (size_t)snprintf(text + n, capacity - n, ", %s", expert_fields[i]);
 }
 
 /* Lists the supported architectures, as an array and as text "gpt2, bert, ...". Returns the number of architectures. */

@@ -576,14 +576,14 @@ def test_the_need_with_full_recomputation_and_a_loss_that_fits_are_named(busbar)
     """Both sizes are those of plans with the named options."""
     args = "--model llama3_8b --ranks 8 --dp-sync zero3 --micro-batch-size 8 --global-batch-size 64 --seq-length 8192 --cluster h200-sxm-ib"
     error = busbar.run("plan", "transformer", *args.split(), emulated=False).stderr
-    full, fused = re.search(r"no recomputation makes it fit \((.*) GiB with --recompute full\); it fits with --loss fused \((.*) GiB with --recompute full\); try: ", error).groups()
+    full, fused = re.search(r"with --recompute full it needs (.*?) GiB; it fits with --loss fused \((.*) GiB with --recompute full\); try: ", error).groups()
     for size, more in ((full, ""), (fused, " --loss fused")):
         assert plan(busbar, f"{args} --recompute full{more}")["predicted"]["memory"]["needed_bytes"] / 2**30 == pytest.approx(float(size), abs=0.05)
     given = busbar.run("plan", "transformer", *args.split(), "--recompute", "full", emulated=False).stdout
     assert f"; it fits with --loss fused --recompute full ({fused} GiB); try: " in given and " s if it fitted in memory = compute" in given
     assert plan(busbar, f"{args} --loss fused")["predicted"]["memory"]["fits"]
     bytes_full = plan(busbar, f"{args} --recompute full")["predicted"]["memory"]["needed_bytes"]
-    for of_memory, text in ((0.94, None), (0.97, f"; with --recompute full it needs {full} GiB, more than 95%; "), (1.01, f"; no recomputation makes it fit ({full} GiB with ")):
+    for of_memory, text in ((0.94, None), (0.97, f"; with --recompute full it needs {full} GiB, more than 95%; "), (1.01, f"; with --recompute full it needs {full} GiB; ")):
         done = busbar.run("plan", "transformer", *args.split(), "--gpu-memory", int(bytes_full / of_memory), emulated=False)
         assert (text in done.stdout) if text else "DOES NOT FIT" not in done.stdout
 
@@ -1486,7 +1486,7 @@ def test_what_does_not_fit_says_so_first(busbar):
     args = ("transformer", "--model", "llama3_70b", "--ranks", 512, "--cluster", "h100-sxm-ib")
     done = busbar.run("plan", *args, emulated=False)
     body = [line for line in done.stdout.splitlines() if not line.startswith("#") and line]
-    hint = "needs 1.3 TiB of 79.1 GiB per GPU; no recomputation makes it fit (1.2 TiB with --recompute full); with --dp-sync zero3 --recompute full it needs 35.7 GiB; try: --dp-sync zero3 --recompute full, or --best-layout --global-batch-size 512"
+    hint = "needs 1.3 TiB of 79.1 GiB per GPU; with --recompute full it needs 1.2 TiB; with --dp-sync zero3 --recompute full it needs 35.7 GiB; try: --dp-sync zero3 --recompute full, or --best-layout --global-batch-size 512"
     assert body[0].split(maxsplit=3) == ["DOES", "NOT", "FIT", hint] and " s without recomputation, if it fitted in memory = compute" in body[1]
     assert "DOES NOT FIT" in done.stdout.splitlines()[-1] and len(done.stdout.splitlines()) <= 25
     assert done.returncode == 0 and f"warning: training does not fit in GPU memory: {hint}" in done.stderr

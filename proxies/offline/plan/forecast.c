@@ -237,14 +237,13 @@ static int write_full_need(const struct bb_forecast *f, char *text, size_t size)
     char need[BB_BYTES_TEXT];
     int n;
 
-    if (f->full_bytes > 0 && f->full_bytes <= f->gpu_bytes)
-        n = snprintf(text, size, "; with --recompute full it needs %s, more than %.0f%%",
-                     bb_format_bytes((size_t)f->full_bytes, need), 100 * BB_SAFE_MEMORY);
+    if (f->full_bytes > 0)
+        n = snprintf(text, size, "; with --recompute full it needs %s",
+                     bb_format_bytes_beside((size_t)f->full_bytes, (size_t)f->gpu_bytes, need));
     else
-        n = snprintf(text, size, "; no recomputation makes it fit");
-    if (f->full_bytes > f->gpu_bytes)
-        n += snprintf(text + n, size - (size_t)n, " (%s with --recompute full)",
-                      bb_format_bytes_beside((size_t)f->full_bytes, (size_t)f->gpu_bytes, need));
+        n = snprintf(text, size, "; it does not fit with --recompute full either");
+    if (f->full_bytes > 0 && f->full_bytes <= f->gpu_bytes)
+        n += snprintf(text + n, size - (size_t)n, ", more than %.0f%%", 100 * BB_SAFE_MEMORY);
     if (f->fused_bytes > 0)
         n += snprintf(text + n, size - (size_t)n, "; it fits with --loss fused (%s with --recompute full)",
                       bb_format_bytes((size_t)f->fused_bytes, need));

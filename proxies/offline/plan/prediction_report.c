@@ -87,7 +87,11 @@ static json_t *efficiency_json(const void *prediction)
 
 static json_t *efficiency_text(const void *prediction)
 {
-    return bb_overlap_efficiency_text(bb_predicted_efficiency(prediction));
+    const struct bb_prediction *p = prediction;
+
+    if (p->compute_alone_ns < 0)
+        return json_null();
+    return bb_overlap_efficiency_text(bb_predicted_efficiency(p), (double)p->classes[p->slowest].exposed.bubble_ns);
 }
 
 #define RATE(name) BB_SHOWS(struct bb_plan_rates, name)

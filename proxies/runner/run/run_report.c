@@ -110,6 +110,7 @@ static struct rates rates_of(const struct bb_run_report *r)
  * step time minus its step time with compute alone. total = exposed + slowdown + idle. NaN: unknown. */
 struct overlap {
     double compute_alone_us, comm_alone_us, both_us, overlap_efficiency;
+    double bubble_us;             /* of the rank; 0: unknown */
     double compute_slowdown;      /* kernel time with communication / kernel time with compute alone */
     double comm_slowdown;         /* transfer time with compute / transfer time with communication alone */
     double rank_compute_alone_us; /* step time of the rank with compute alone */
@@ -132,6 +133,7 @@ static struct overlap overlap_of(const struct bb_run_report *r, int rank)
         .comm_alone_us = m->comm_alone_us,
         .both_us = m->timed.step.p50,
         .overlap_efficiency = efficiency_of(m, rank),
+        .bubble_us = known ? m->traced[rank].bubble_us : 0,
         .compute_slowdown = known ? ratio_of(both.compute_us, alone->compute_us) : NAN,
         .comm_slowdown = known ? ratio_of(transfer_time(&both, n), transfer_time(&m->comm_alone[rank], n)) : NAN,
         .rank_compute_alone_us = known ? alone->step_us : NAN,
@@ -184,7 +186,9 @@ static const struct bb_field breakdown_fields[] = {
 
 static json_t *efficiency_text(const void *overlap)
 {
-    return bb_overlap_efficiency_text(((const struct overlap *)overlap)->overlap_efficiency);
+    const struct overlap *o = overlap;
+
+    return bb_overlap_efficiency_text(o->overlap_efficiency, o->bubble_us);
 }
 
 #define OVERLAP(name) BB_SHOWS(struct overlap, name)

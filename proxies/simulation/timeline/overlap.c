@@ -133,11 +133,12 @@ double bb_overlap_efficiency(double compute_alone, double comm_alone, double bot
     return shorter > 0 && shorter >= 0.01 * both ? (compute_alone + comm_alone - both) / shorter : NAN;
 }
 
-json_t *bb_overlap_efficiency_text(double efficiency)
+json_t *bb_overlap_efficiency_text(double efficiency, double bubble)
 {
     if (!isfinite(efficiency))
-        return json_null();
-    return json_sprintf("%.3f", fabs(efficiency) < 0.0005 ? 0 : efficiency); /* not "-0.000" */
+        return json_string("- (a part takes below 1 % of the step)");
+    return json_sprintf("%.3f%s", fabs(efficiency) < 0.0005 ? 0 : efficiency /* not "-0.000" */,
+                        bubble > 0 ? " (the pipeline bubble counts as compute)" : "");
 }
 
 int64_t bb_pipeline_end(int64_t end_ns, const struct bb_op *op, const struct bb_timed_op *at)

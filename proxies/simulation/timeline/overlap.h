@@ -101,9 +101,9 @@ int bb_limiting_rank(int n, struct bb_rank_load (*load)(const void *from, int i)
  */
 double bb_overlap_efficiency(double compute_alone, double comm_alone, double both);
 
-/* bb_overlap_efficiency_text - returns the text of an efficiency, "0.520", for a field of a report
- * (table.h); JSON null if the efficiency is unknown. */
-json_t *bb_overlap_efficiency_text(double efficiency);
+/* bb_overlap_efficiency_text - returns the text of an efficiency for a field of a report: "0.520", "0.520 (the pipeline bubble
+ * counts as compute)", or why it is NaN. bubble: length of the pipeline bubble, in any unit */
+json_t *bb_overlap_efficiency_text(double efficiency, double bubble);
 
 /* ---- intervals of the operations of one rank ---- */
 

@@ -78,7 +78,8 @@ static const char *gpu_text(const struct bb_health_report *r, const struct bb_he
 /* Returns whether a slow leaf has half of the nodes: then the uplinks of the other nodes may be the slow ones. */
 static bool is_either_leaf(const struct bb_health_report *r, const struct bb_health_finding *f)
 {
-    return f->part == BB_HEALTH_A_LEAF && 2 * (f->other - f->node + 1) >= bb_health_active(r->health);
+    return f->part == BB_HEALTH_A_LEAF &&
+           (bb_health_count_leaves(r->health) == 2 || 2 * (f->other - f->node + 1) >= bb_health_active(r->health));
 }
 
 /* Describes the part of a finding: "NIC of GPU 2 (GPU 0000:1b:00.0) of node1". */
@@ -196,14 +197,25 @@ static void write_p2p(const struct bb_health_finding *f, char text[HINT])
         snprintf(text + n, (size_t)(HINT - n), " --slow %.2f", (1 + part_of(f)) / 2);
 }
 
-/* Returns whether the uplinks of a leaf switch may be the cause of a slow node, or of its only NIC: no other node of the job is in
- * its leaf, so pairs in the leaf cannot separate the two. */
+/* Returns whether the uplinks of a leaf switch may be the cause of a slow node, or of its only NIC: no other node of its leaf took
+ * part in the stage pairs, so no pair separates the two. */
 static bool is_alone_in_leaf(const struct bb_health *h, const struct bb_health_finding *f)
 {
-    const int leaf = h->tiers[0].nodes, first = leaf > 0 ? f->node / leaf * leaf : 0;
-
-    return leaf > 0 && h->nodes > leaf && MIN(leaf, h->nodes - first) == 1 && f->test == BB_HEALTH_PAIRS &&
+    return f->test == BB_HEALTH_PAIRS && bb_health_count_leaves(h) > 1 && f->node >= 0 &&
+           bb_health_leaf_nodes(h, f->node) == 1 &&
            (f->part == BB_HEALTH_A_NODE || (f->part == BB_HEALTH_A_NIC && h->gpus == 1));
+}
+
+/* Returns whether a NIC of either end may be the cause of a slow path: the two are the only nodes of their leaf, and uplinks leave
+ * pairs with other leaves no more than this path has. */
+static bool is_end_hidden(const struct bb_health *health, const struct bb_health_finding *f)
+{
+    struct bb_health h = *health;
+    const int leaf = h.tiers[0].nodes;
+
+    return f->part == BB_HEALTH_A_PATH && f->test == BB_HEALTH_PAIRS && bb_health_count_leaves(&h) > 1 &&
+           f->node / leaf == f->other / leaf && bb_health_leaf_nodes(&h, f->node) == 2 &&
+           bb_health_uplink_share(&h, NULL, f->node, f->node >= leaf ? 0 : leaf) < MARGIN * part_of(f);
 }
 
 /* What a finding means, or what separates its causes; the first row that applies. */
@@ -229,13 +241,19 @@ static void write_hint(const struct bb_health_report *r, const struct bb_health_
         {f->part == BB_HEALTH_ALL && *r->source, ": a common cause, or the wrong profile"},
         {f->part == BB_HEALTH_ALL, ": a common cause"},
         {f->untested, ": not tested with a fast partner"},
+        {is_alone_in_leaf(r->health, f) && bb_health_count_leaves(r->health) == 2,
+         ": its NICs, or the uplinks of its leaf switch or of that of the other nodes"},
         {is_alone_in_leaf(r->health, f),
          ": its NICs, or the uplinks of its leaf switch, where no other node is tested"},
+        {is_end_hidden(r->health, f),
+         ": the path, or a NIC of either end, as uplinks limit their pairs with other leaves"},
+        {f->part == BB_HEALTH_A_PATH && f->test == BB_HEALTH_PAIRS && nodes == 2,
+         ": the path, or a NIC of either end, because no other pair is tested"},
         {f->part == BB_HEALTH_A_NODE && f->test >= BB_HEALTH_PAIRS && bb_health_domain_nodes(r->health) < 2,
          ": the NICs of all its GPUs"},
         {f->part == BB_HEALTH_A_NODE && f->test != BB_HEALTH_NODE, ": all its GPUs"},
         {f->part == BB_HEALTH_A_RAIL && f->whole, ": at most one of its tested NICs is healthy"},
-        {f->part == BB_HEALTH_A_LEAF, ": only in pairs with other nodes"},
+        {f->part == BB_HEALTH_A_LEAF, ": only in pairs with other nodes, whose paths are not judged"},
         {is_outlier(f), ": an outlier"},
         {is_shared && no_pairs, "; to find which: busbar health --only pairs"},
         {f->part == BB_HEALTH_FABRIC, ": only while all pairs run at once"},

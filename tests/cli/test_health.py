@@ -501,7 +501,25 @@ def test_uplinks_of_a_leaf_with_one_node_may_be_the_cause(busbar, tmp_path, gpus
     args, env = ("--only", "pairs"), {"EMU_CLUSTER": fabric_of(tmp_path, gpus, nodes_per_leaf=2, leaf_oversubscription=2)}
     for slow, alone in ((f"link=leaf{nodes // 2}:0.25", True), ("link=node0-nic0:0.25,link=node0-nic1:0.25" if gpus == 2 else "link=node0-nic0:0.25", False)):
         _, _, done = health(busbar, tmp_path, *args, ranks=gpus * nodes, nodes=nodes, status=5, slow=slow, **env)
-        assert (": its NICs, or the uplinks of its leaf switch, where no other node is tested\n" in done.stderr) == alone, done.stderr
+        text = "where no other node is tested" if nodes > 4 else "or of that of the other nodes"
+        assert bool(re.search(f": its NICs, or the uplinks of its leaf switch,? {text}\n", done.stderr)) == alone, done.stderr
+
+
+@pytest.mark.parametrize("gpus, nodes, leaf, over, slow, name, text", [
+    (1, 6, 4, 2, "link=leaf0:0.4", "leaf switch of [^ ]+-node4 to [^ ]+-node5, or of the other nodes", "only in pairs with other nodes, whose paths are not judged"),
+    (1, 6, 4, 2, "link=leaf1:0.4", "leaf switch of [^ ]+-node4 to [^ ]+-node5, or of the other nodes", "only in pairs with other nodes, whose paths are not judged"),
+    (2, 5, 2, 2, "rank=4:1.67,link=leaf1:0.3", "[^ ]+-node3", "its NICs, or the uplinks of its leaf switch, where no other node is tested"),
+    (1, 4, 2, 4, "link=node2-nic0:0.6", r"path between [^ ]+-node2 and [^ ]+-node3 \(GPU 0\)",
+     "the path, or a NIC of either end, as uplinks limit their pairs with other leaves"),
+    (1, 3, 4, 1, "rank=2:2,link=node1-nic0:0.6", r"path between [^ ]+-node0 and [^ ]+-node1 \(GPU 0\)",
+     "the path, or a NIC of either end, because no other pair is tested")])
+def test_causes_that_no_pair_separates_are_all_named(busbar, tmp_path, gpus, nodes, leaf, over, slow, name, text):
+    """Pairs of two leaves use the uplinks of both. A node that failed before leaves the other node of its leaf alone. At 4:1, two nodes have the uplinks of half a NIC."""
+    cluster = fabric_of(tmp_path, gpus, nodes_per_leaf=leaf, leaf_oversubscription=over)
+    root, _, done = health(busbar, tmp_path, *([] if "rank=" in slow else ["--only", "pairs"]), "--rounds", nodes, ranks=gpus * nodes, nodes=nodes, status=5,
+                           slow=slow, EMU_CLUSTER=cluster)
+    found = [f for f in root["findings"] if f["stage"] == "pairs"]
+    assert len(found) == 1 and re.fullmatch(name, found[0]["name"]) and found[0]["reason"].endswith(f": {text}"), found
 
 
 @pytest.mark.parametrize("gpus, nodes, over, slow, found", [

@@ -70,6 +70,39 @@ double bb_health_uplink_share(struct bb_health *h, const int *partner, int a, in
     return bb_pairs_share(&(struct bb_pairs){.h = h, .has_domains = bb_health_has_domains(h)}, partner, a, b);
 }
 
+/* Returns whether a node took part in the stage pairs: neither the inventory nor an earlier stage found it failed. */
+static bool took_part(const struct bb_health *h, int node)
+{
+    for (size_t i = 0; i < h->n; i++) {
+        const struct bb_health_finding *f = &h->findings[i];
+
+        if (bb_health_is_of_node(f) && f->node == node && f->level == BB_HEALTH_FAIL && f->soak_s <= 0 &&
+            (f->test < BB_HEALTH_PAIRS || (f->test == BB_HEALTH_TESTS && !f->lost)))
+            return false;
+    }
+    return true;
+}
+
+int bb_health_leaf_nodes(const struct bb_health *h, int node)
+{
+    const int leaf = h->tiers[0].nodes, first = node / leaf * leaf;
+    int n = 0;
+
+    for (int other = first; other < MIN(first + leaf, h->nodes); other++)
+        n += took_part(h, other);
+    return n;
+}
+
+int bb_health_count_leaves(const struct bb_health *h)
+{
+    const int leaf = h->tiers[0].nodes;
+    int n = 0;
+
+    for (int first = 0; first < h->nodes && leaf > 0; first += leaf)
+        n += bb_health_leaf_nodes(h, first) > 0;
+    return n;
+}
+
 void bb_pairs_set_shares(struct bb_health *h, enum bb_health_test test, const double *shares, size_t n)
 {
     double *range = h->shares[test];

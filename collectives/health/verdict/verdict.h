@@ -245,6 +245,11 @@ bool bb_health_is_node_size(int gpus);
 bool bb_health_is_active(const struct bb_health *h, int node);
 int bb_health_active(const struct bb_health *h);
 
+/* bb_health_leaf_nodes - return the number of nodes of this node's leaf that took part in the stage pairs.
+ * bb_health_count_leaves - return the number of leaves that have such nodes; 0: the leaves are not known. */
+int bb_health_leaf_nodes(const struct bb_health *h, int node);
+int bb_health_count_leaves(const struct bb_health *h);
+
 /* bb_health_rounds - return the number of measurements of a test without suspects.
  * bb_health_all_rounds - return the number of rounds that measure every pair of n nodes once. */
 int bb_health_all_rounds(int n);

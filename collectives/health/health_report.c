@@ -218,6 +218,24 @@ static bool is_end_hidden(const struct bb_health *health, const struct bb_health
            bb_health_uplink_share(&h, NULL, f->node, f->node >= leaf ? 0 : leaf) < MARGIN * part_of(f);
 }
 
+/* Returns the causes of a finding about pairs that no tested pair separates; NULL: there is only one. */
+static const char *causes_of_pair(const struct bb_health *h, const struct bb_health_finding *f)
+{
+    const int nodes = h->took_part[BB_HEALTH_PAIRS], leaves = bb_health_count_leaves(h);
+    const bool is_alone = is_alone_in_leaf(h, f),
+               is_only = f->part == BB_HEALTH_A_PATH && f->test == BB_HEALTH_PAIRS && nodes == 2;
+
+    return f->untested               ? NULL
+           : is_alone && leaves == 2 ? ": its NICs, or the uplinks of its leaf switch or of that of the other nodes"
+           : is_alone                ? ": its NICs, or the uplinks of its leaf switch, where no other node is tested"
+           : is_end_hidden(h, f) ? ": the path, or a NIC of either end, as uplinks limit their pairs with other leaves"
+           : is_only && leaves == 2 ? ": the path, a NIC of either end, or uplinks, because no other pair is tested"
+           : is_only                ? ": the path, or a NIC of either end, because no other pair is tested"
+           : f->part == BB_HEALTH_ALL && f->test == BB_HEALTH_PAIRS && nodes == 3
+               ? ": a common cause, or slow NICs of two of the three nodes"
+               : NULL;
+}
+
 /* What a finding means, or what separates its causes; the first row that applies. */
 static void write_hint(const struct bb_health_report *r, const struct bb_health_finding *f, char text[HINT])
 {
@@ -228,6 +246,7 @@ static void write_hint(const struct bb_health_report *r, const struct bb_health_
                               bb_health_matrix_pairs(r->matrix, r->health->nodes) < nodes * (nodes - 1) / 2,
                is_shared =
                    f->part == BB_HEALTH_FABRIC || (f->test >= BB_HEALTH_RAILS_ALONE && f->part == BB_HEALTH_A_RAIL);
+    const char *const pairs = causes_of_pair(r->health, f);
     char p2p[HINT], untested[HINT];
     const struct {
         bool applies;
@@ -237,18 +256,11 @@ static void write_hint(const struct bb_health_report *r, const struct bb_health_
         {has_untested, untested},
         {f->part == BB_HEALTH_ALL && is_late && no_pairs,
          ": a slow NIC or path, or a common cause; to find which: busbar health --only pairs"},
+        {pairs, pairs},
         {f->part == BB_HEALTH_ALL && r->baseline, ": a common cause, or a baseline of another machine"},
         {f->part == BB_HEALTH_ALL && *r->source, ": a common cause, or the wrong profile"},
         {f->part == BB_HEALTH_ALL, ": a common cause"},
         {f->untested, ": not tested with a fast partner"},
-        {is_alone_in_leaf(r->health, f) && bb_health_count_leaves(r->health) == 2,
-         ": its NICs, or the uplinks of its leaf switch or of that of the other nodes"},
-        {is_alone_in_leaf(r->health, f),
-         ": its NICs, or the uplinks of its leaf switch, where no other node is tested"},
-        {is_end_hidden(r->health, f),
-         ": the path, or a NIC of either end, as uplinks limit their pairs with other leaves"},
-        {f->part == BB_HEALTH_A_PATH && f->test == BB_HEALTH_PAIRS && nodes == 2,
-         ": the path, or a NIC of either end, because no other pair is tested"},
         {f->part == BB_HEALTH_A_NODE && f->test >= BB_HEALTH_PAIRS && bb_health_domain_nodes(r->health) < 2,
          ": the NICs of all its GPUs"},
         {f->part == BB_HEALTH_A_NODE && f->test != BB_HEALTH_NODE, ": all its GPUs"},

@@ -836,7 +836,7 @@ static void print_counts(const struct p2p *p, const char *limits)
     if (nodes > 0)
         fprintf(out, "%s%d node%s", ranks > 0 ? " and " : "; ", nodes, bb_plural(nodes));
     if (ranks + nodes > 0)
-        fprintf(out, " with only slow links between nodes, or only slow links inside the node");
+        fprintf(out, " whose links between nodes, or inside the node, are all slow");
     fputc('\n', out);
 }
 

@@ -100,7 +100,7 @@ def test_reports_slow_links(busbar, tmp_path, one_far):
     assert [s["from"] for s in slow if s["level"] == "rank"] == [4]
     assert all(s["value"] == pytest.approx(1000 / message_us("inter", 1e6), rel=1e-3) for s in slow)
     assert all(s["median"] == pytest.approx(1000 / message_us("intra", 1e6), rel=1e-3) for s in slow)
-    assert "slow: rank 0" in text and "slow: all links inside a node of rank 4" in text and "# 20 slow links (--slow 0.8) in 4 matrices (for bandwidth in one direction, a pair of ranks has two links); 1 rank with only slow links between nodes, or only slow links inside the node\n" in text
+    assert "slow: rank 0" in text and "slow: all links inside a node of rank 4" in text and "# 20 slow links (--slow 0.8) in 4 matrices (for bandwidth in one direction, a pair of ranks has two links); 1 rank whose links between nodes, or inside the node, are all slow\n" in text
     text = busbar.run(*args, "--slow", "0.1", "--metrics", "bandwidth", "-c", 0, ranks=5, env=one_far).stdout
     assert "# no slow link (--slow 0.1)" in text  # links at 0.2 x the median are above the threshold of 0.1
 
@@ -207,7 +207,7 @@ def test_min_gbps_fails_if_all_links_are_equally_slow(busbar, tmp_path):
     assert (cause["level"], cause["from"], cause["node"], cause["host"], cause["slow"]) == ("class", None, None, None, 8)
     done = busbar.run(*args, "--min-gbps", 500, ranks=4, env=env)  # within nodes, too: two causes
     assert re.findall(r"^# cause: all (\d) links (\S+)", done.stdout, re.M) == [("4", "inside"), ("8", "between")]
-    assert re.search(r"^# 12 slow links \(--slow 0.8, --min-gbps 500\); 4 ranks.* with only slow links between nodes, or only slow links inside the node$", done.stdout, re.M)
+    assert re.search(r"^# 12 slow links \(--slow 0.8, --min-gbps 500\); 4 ranks.* whose links between nodes, or inside the node, are all slow$", done.stdout, re.M)
 
 
 def test_min_gbps_applies_to_each_direction(busbar):

@@ -69,6 +69,26 @@ static double share_of_node_wait(double load, int spares)
     return spares < 0 ? 0 : blocked;
 }
 
+/* Formats 5400 s as "1.5 h". */
+static const char *duration_text(double seconds, char text[32])
+{
+    static const struct {
+        const char *unit;
+        double seconds;
+    } units[] = {{"day", 86400}, {"h", 3600}, {"min", 60}, {"s", 0}};
+    char number[BB_ROUNDED_TEXT];
+    int unit = 0;
+
+    while (seconds < units[unit].seconds)
+        unit++;
+    if (seconds >= 999.5 * units[0].seconds)
+        bb_format_rounded(seconds / units[0].seconds, number);
+    else
+        snprintf(number, sizeof(number), "%.3g", seconds / fmax(units[unit].seconds, 1));
+    snprintf(text, 32, "%.20s %s%s", number, units[unit].unit, unit == 0 && strcmp(number, "1") != 0 ? "s" : "");
+    return text;
+}
+
 int bb_reliability(const struct bb_failures *f, int nodes, const struct bb_training_time *t,
                    struct bb_reliability *result)
 {
@@ -80,6 +100,7 @@ int bb_reliability(const struct bb_failures *f, int nodes, const struct bb_train
     const double restarts_s = failures * mtbf_s * expm1(f->restart_s / mtbf_s);
     const double running_s = failures * mtbf_s + restarts_s;
     const double node_wait = share_of_node_wait(f->repair_s / mtbf_s, f->spares), running = 1 - node_wait;
+    char texts[3][32];
 
     *result = (struct bb_reliability){.mtbf_s = mtbf_s,
                                       .daly_interval_s = daly_s,
@@ -90,12 +111,12 @@ int bb_reliability(const struct bb_failures *f, int nodes, const struct bb_train
                                       .restarts = running * restarts_s / running_s,
                                       .node_wait = node_wait};
     if (!(result->goodput >= 1e-3))
-        return bb_err(
-            BB_EUSAGE,
-            "--mtbf-node: with %d node%s, a failure every %.3g s, checkpoints of %.3g s, restarts of %.3g s%s "
-            "leave less than 0.1 %% of the time for training",
-            nodes, bb_plural(nodes), mtbf_s, f->checkpoint_s, f->restart_s,
-            node_wait > 0 ? " and waits for repairs" : "");
+        return bb_err(BB_EUSAGE,
+                      "--mtbf-node: with %d node%s, a failure every %s, checkpoints of %s, restarts of %s%s "
+                      "leave less than 0.1 %% of the time for training",
+                      nodes, bb_plural(nodes), duration_text(mtbf_s, texts[0]),
+                      duration_text(f->checkpoint_s, texts[1]), duration_text(f->restart_s, texts[2]),
+                      node_wait > 0 ? " and waits for repairs" : "");
     result->days = t->days / result->goodput;
     result->spares = f->spares;
     result->gpu_hours = t->gpu_hours / result->goodput * (nodes + fmax(0, f->spares)) / nodes;
@@ -116,26 +137,6 @@ static const char *count_text(double count, int digits, char text[32])
         unit++;
     }
     snprintf(text, 32, "%s%s", number, units[unit]);
-    return text;
-}
-
-/* Formats 5400 s as "1.5 h". */
-static const char *duration_text(double seconds, char text[32])
-{
-    static const struct {
-        const char *unit;
-        double seconds;
-    } units[] = {{"day", 86400}, {"h", 3600}, {"min", 60}, {"s", 0}};
-    char number[BB_ROUNDED_TEXT];
-    int unit = 0;
-
-    while (seconds < units[unit].seconds)
-        unit++;
-    if (seconds >= 999.5 * units[0].seconds)
-        bb_format_rounded(seconds / units[0].seconds, number);
-    else
-        snprintf(number, sizeof(number), "%.3g", seconds / fmax(units[unit].seconds, 1));
-    snprintf(text, 32, "%.20s %s%s", number, units[unit].unit, unit == 0 && strcmp(number, "1") != 0 ? "s" : "");
     return text;
 }
 

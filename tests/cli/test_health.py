@@ -505,9 +505,18 @@ def test_uplinks_of_a_leaf_with_one_node_may_be_the_cause(busbar, tmp_path, gpus
         assert bool(re.search(f": its NICs, or the uplinks of its leaf switch,? {text}\n", done.stderr)) == alone, done.stderr
 
 
+def test_slow_path_from_a_slow_leaf_is_named(busbar, tmp_path):
+    """The leaf has the uplinks of one NIC, at half their rate. The path is slower than what they leave."""
+    root, seen, _ = health(busbar, tmp_path, "--only", "pairs", "--rounds", 9, ranks=9, nodes=9, status=5, slow="link=leaf0:0.5,link=node1-node5:0.2",
+                           EMU_CLUSTER=fabric_of(tmp_path, 1, nodes_per_leaf=3, leaf_oversubscription=3))
+    assert seen == {("fail", "leaf", 0, None), ("fail", "path", 1, 0)}
+    values = {f["part"]: f["value"] / f["expected"] for f in root["findings"]}
+    assert values == {"leaf": pytest.approx(0.5, abs=0.03), "path": pytest.approx(0.2, abs=0.03)}
+
+
 @pytest.mark.parametrize("gpus, nodes, leaf, over, slow, name, text", [
-    (1, 6, 4, 2, "link=leaf0:0.4", "leaf switch of [^ ]+-node4 to [^ ]+-node5, or of the other nodes", "only in pairs with other nodes, whose paths are not judged"),
-    (1, 6, 4, 2, "link=leaf1:0.4", "leaf switch of [^ ]+-node4 to [^ ]+-node5, or of the other nodes", "only in pairs with other nodes, whose paths are not judged"),
+    (1, 6, 4, 2, "link=leaf0:0.4", "leaf switch of [^ ]+-node4 to [^ ]+-node5, or of the other nodes", "only in pairs with other nodes, whose paths are named only if they are much slower"),
+    (1, 6, 4, 2, "link=leaf1:0.4", "leaf switch of [^ ]+-node4 to [^ ]+-node5, or of the other nodes", "only in pairs with other nodes, whose paths are named only if they are much slower"),
     (2, 5, 2, 2, "rank=4:1.67,link=leaf1:0.3", "[^ ]+-node3", "its NICs, or the uplinks of its leaf switch, where no other node is tested"),
     (1, 4, 2, 4, "link=node2-nic0:0.6", r"path between [^ ]+-node2 and [^ ]+-node3 \(GPU 0\)",
      "the path, or a NIC of either end, as uplinks limit their pairs with other leaves"),

@@ -59,8 +59,6 @@ static double ratio_outside(const struct rounds *r, const struct bb_at_once *ran
 /* Sets the number of slow pairs of the range that are about as slow as the others of their round. */
 static void count_even(const struct rounds *r, struct bb_at_once *range)
 {
-    const double even = 0.8; /* of the fastest slow pair; below, it has another cause */
-
     for (int k = 0; k < r->rounds; k++) {
         double fastest = 0;
 
@@ -72,7 +70,7 @@ static void count_even(const struct rounds *r, struct bb_at_once *range)
         for (int node = range->first; node <= range->last; node++) {
             const double ratio = ratio_outside(r, range, k, node);
 
-            range->even += ratio < r->limit && ratio >= even * fastest;
+            range->even += ratio < r->limit && ratio >= BB_HEALTH_EVEN * fastest;
         }
     }
 }

@@ -5,6 +5,9 @@
 #ifndef BB_COLLECTIVES_HEALTH_VERDICT_AT_ONCE_H
 #define BB_COLLECTIVES_HEALTH_VERDICT_AT_ONCE_H
 
+/* A pair below this part of the fastest one that shares the slow link in the same round has another cause, too. */
+#define BB_HEALTH_EVEN 0.8
+
 /* Consecutive nodes whose pairs with other nodes are slow, such as the nodes of a leaf switch with slow uplinks. */
 struct bb_at_once {
     int first, last; /* nodes; -1: none */

@@ -53,6 +53,39 @@ static bool has_pair(const struct bb_slow_pair *pairs, int n, int a, int b)
     return false;
 }
 
+/* Returns the highest value of the pairs of a round that use the uplinks of the slow leaf, without that of node `but`: each pair
+ * has the value of its slowest GPU. NaN: there is none. */
+static double fastest_of_leaf(const struct bb_pairs *p, int round, int but)
+{
+    const int gpus = p->h->gpus, *partner = p->partner + (size_t)round * (size_t)p->h->nodes;
+    double fastest = NAN;
+
+    for (int a = 0; a < p->h->nodes; a++) {
+        const double *values = p->values + (size_t)round * bb_health_count_values(p->h) + (size_t)(a * gpus);
+        double lowest = NAN;
+
+        if (partner[a] < a || a == but || partner[a] == but || !bb_pairs_leaves(&p->leaf, a, partner[a]))
+            continue;
+        for (int g = 0; g < gpus; g++)
+            lowest = fmin(lowest, values[g]);
+        fastest = fmax(fastest, lowest);
+    }
+    return fastest;
+}
+
+/* Returns what the uplinks of the slow leaf leave to a pair: what another pair has in the same round, or without one in any round;
+ * infinity if the pair does not use them. */
+static double left_by_leaf(const struct bb_pairs *p, int round, int node)
+{
+    double left = fastest_of_leaf(p, round, node);
+
+    if (!bb_pairs_leaves(&p->leaf, node, p->partner[round * p->h->nodes + node]))
+        return INFINITY;
+    for (int k = 0; k < p->rounds && isnan(fastest_of_leaf(p, round, node)); k++)
+        left = fmax(left, fastest_of_leaf(p, k, -1));
+    return left;
+}
+
 /* Returns the slowest pair of all rounds that is not yet in pairs[n]; its gpu is -1: there is none. */
 static struct bb_slow_pair next_slow_pair(const struct bb_pairs *p, const struct bb_slow_pair *pairs, int n)
 {
@@ -64,11 +97,12 @@ static struct bb_slow_pair next_slow_pair(const struct bb_pairs *p, const struct
             const double *values = p->values + (size_t)k * bb_health_count_values(p->h);
             struct bb_slow_pair pair = {.a = a, .b = p->partner[k * p->h->nodes + a]};
 
-            if (pair.b < a || bb_pairs_leaves(&p->leaf, a, pair.b) || has_pair(pairs, n, a, pair.b))
+            if (pair.b < a || has_pair(pairs, n, a, pair.b))
                 continue;
+            pair.left = left_by_leaf(p, k, a);
             pair.gpu = slowest_gpu(p, a, pair.b, values, &pair.gpus, &pair.fast);
             pair.values[0] = pair.gpu < 0 ? INFINITY : values[a * p->h->gpus + pair.gpu];
-            if (pair.values[0] >= lowest)
+            if (pair.values[0] >= lowest || !(pair.values[0] < BB_HEALTH_EVEN * pair.left))
                 continue;
             lowest = pair.values[0];
             slowest = pair;
@@ -81,7 +115,7 @@ static int measure_slow_pair(struct bb_pairs *p, struct bb_slow_pair *pair)
 {
     const double *best_a = &p->best[pair->a * p->h->gpus + pair->gpu],
                  *best_b = &p->best[pair->b * p->h->gpus + pair->gpu];
-    double limit;
+    double limit, middle;
     int rc = 0;
 
     for (int try = 1; try < BB_HEALTH_TRIES; try++) {
@@ -92,7 +126,8 @@ static int measure_slow_pair(struct bb_pairs *p, struct bb_slow_pair *pair)
     for (int try = 0; try < BB_HEALTH_TRIES && pair->values[0] < limit; try++)
         pair->slow += pair->values[try] < limit;
     pair->slow %= BB_HEALTH_TRIES;
-    pair->is_path = is_path(p, pair->a, pair->b, pair->gpu, bb_health_middle(pair->values, BB_HEALTH_TRIES));
+    middle = bb_health_middle(pair->values, BB_HEALTH_TRIES);
+    pair->is_path = middle < BB_HEALTH_EVEN * pair->left && is_path(p, pair->a, pair->b, pair->gpu, middle);
     p->is_shared |= !pair->is_path;
 out:
     return rc;

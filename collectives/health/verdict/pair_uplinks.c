@@ -139,12 +139,28 @@ void bb_pairs_find_leaf(struct bb_pairs *p)
     p->most_slow = p->n > 3 && are_slow_outside(p, ratio, 2); /* no leaf yet; of three nodes, one pair runs */
     p->leaf = bb_at_once_find(p->partner, ratio, p->rounds, p->h->nodes, SLOW_AT_ONCE, MAX(1, p->h->tiers[0].nodes));
     is_half = 2 * (p->leaf.last - p->leaf.first + 1) >= p->n; /* then all pairs of the other half leave theirs, too */
-    if (p->leaf.slow >= 3 && p->leaf.slow >= 3 * p->leaf.fast && (p->leaf.slow > 3 || p->leaf.fast == 0) &&
-        4 * p->leaf.even >= 3 * p->leaf.slow && (p->h->tiers[0].nodes > 0 || !are_slow_outside(p, ratio, 4)) &&
-        (is_half ? p->leaf.slow == n : 3 * p->leaf.slow >= 2 * n))
-        add_shared(p, BB_HEALTH_A_LEAF, p->leaf.ratio, share_of_slowest(p, ratio));
-    else
+    if (!(p->leaf.slow >= 3 && p->leaf.slow >= 3 * p->leaf.fast && (p->leaf.slow > 3 || p->leaf.fast == 0) &&
+          4 * p->leaf.even >= 3 * p->leaf.slow && (p->h->tiers[0].nodes > 0 || !are_slow_outside(p, ratio, 4)) &&
+          (is_half ? p->leaf.slow == n : 3 * p->leaf.slow >= 2 * n)))
         p->leaf.first = p->leaf.last = -1;
+    free(ratio);
+}
+
+void bb_pairs_add_leaf(struct bb_pairs *p)
+{
+    const int nodes = p->h->nodes;
+    double *ratio;
+    int n;
+
+    if (p->leaf.first < 0)
+        return;
+    BB_NEW(ratio, (size_t)p->rounds * (size_t)nodes);
+    ratios_at_once(p, ratio, &n, NULL);
+    p->leaf.ratio = NAN;
+    for (int i = 0; i < p->rounds * nodes; i++)
+        if (bb_pairs_leaves(&p->leaf, i % nodes, p->partner[i]))
+            p->leaf.ratio = fmin(p->leaf.ratio, ratio[i]);
+    add_shared(p, BB_HEALTH_A_LEAF, p->leaf.ratio, share_of_slowest(p, ratio));
     free(ratio);
 }
 

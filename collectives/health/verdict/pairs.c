@@ -196,6 +196,7 @@ int bb_health_test_pairs(struct bb_health *h)
     bb_pairs_find_leaf(&p);
     TRY(bb_pairs_find_slow(&p, slow, &n));
     TRY(bb_pairs_add_slow(&p, slow, n, false));
+    bb_pairs_add_leaf(&p);
     before = h->n;
     if (p.is_shared && p.leaf.first < 0)
         bb_pairs_find_fabric(&p);

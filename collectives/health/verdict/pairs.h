@@ -54,6 +54,7 @@ struct bb_slow_pair {
     double values[BB_HEALTH_TRIES];
     int slow;     /* number of clearly slow values, if the first one is, and not all are; else 0 */
     bool is_path; /* the middle one of the values is slow, too */
+    double left;  /* what the uplinks of the slow leaf leave to the pair, if it uses them; else infinity */
 };
 
 /* ---- the test (pairs.c) ---- */
@@ -137,8 +138,10 @@ bool bb_pairs_leaves(const struct bb_at_once *leaf, int a,
  *   and three quarters are slow, of up to four all, they are two thirds of all slow ones, and three quarters of them
  *   are about as slow as the others of their round, which share the uplinks. If the leaves are not known, and many
  *   pairs of the other nodes are slow, it is one of several such leaves.
+ * bb_pairs_add_leaf - add the finding about this leaf, by its slowest pair without a finding about its path.
  * bb_pairs_find_fabric - judge the fabric by the bandwidth of the slowest round. */
 void bb_pairs_find_leaf(struct bb_pairs *p);
+void bb_pairs_add_leaf(struct bb_pairs *p);
 void bb_pairs_find_fabric(struct bb_pairs *p);
 
 /* ---- paths (pair_paths.c): functions return 0, or the first error of `measure` ---- */

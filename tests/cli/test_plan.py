@@ -806,3 +806,13 @@ def test_memory_names_unfused_attention(busbar):
     assert memory() == memory("--attention", "unfused")  # as in the help
     assert memory("--model", "llama3_8b", "--tp", 2) == memory("--model", "llama3_8b", "--tp", 2, "--attention", "fused")
     assert memory("--attention", "fused") == memory("--cluster", "l40s-pcie-ib").split(" of ")[0]
+
+
+@pytest.mark.parametrize("changes,shown", [(9, 9), (10, 8), (30, 8)])
+def test_a_long_list_of_changes_ends_with_their_number(busbar, changes, shown):
+    """255 characters are enough for 9 changes, or for 8 and the number of the others."""
+    texts = [f"nccl.ring.LL.{key}={i:02}" for i, key in zip(range(10, 10 + changes), 20 * ("base_us", "intra_us"))]
+    args = ("transformer", "--model", "gpt2_small", "--ranks", 16, "--cluster", "h100-sxm-ib", *(word for text in texts for word in ("--set", text)))
+    done = busbar.run("plan", *args, emulated=False)
+    name = f"h100-sxm-ib with {', '.join(texts[:shown])}{f' and {changes - shown} more' if changes > shown else ''}"
+    assert f"# predicted for {name}, software megatron by default" in done.stdout and f"  rates         {name}, software megatron: 16-bit GEMMs 668 of 989 TFLOP/s, memory 2848 of 3350 GB/s; attention fused\n" in done.stdout

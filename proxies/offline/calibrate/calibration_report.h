@@ -13,10 +13,10 @@ struct bb_calibration_report {
     struct bb_stats left_out[BB_LEFT_OUT_KINDS]; /* of bb_cross_validate */
     const json_t *base_root;                     /* JSON of the starting profile */
     const char *profile;                         /* path of the new profile */
-    const char *selected_by;       /* what selected the starting profile, "the GPU" for example; NULL: --from */
-    struct bb_better_start better; /* than the selected profile: the starting profile if the GPU selected it */
-    char selected[192];            /* the selected profile */
-    int argc;                      /* argc, argv: the command line */
+    const char *selected_by;        /* what selected the starting profile, "the GPU" for example; NULL: --from */
+    struct bb_better_start better;  /* than the selected profile: the starting profile if the GPU selected it */
+    char selected[BB_CLUSTER_NAME]; /* the selected profile */
+    int argc;                       /* argc, argv: the command line */
     char **argv;
 };
 

@@ -317,10 +317,10 @@ int bb_export_perfetto(const struct bb_export *e, FILE *out)
     bool *ranks, *micro_batches;
     struct bb_critical_path critical = {0};
     struct bb_timeline t = {0};
-    char source[128];
+    char source[BB_CLUSTER_NAME + 32];
     int rc;
 
-    snprintf(source, sizeof(source), "step, predicted for %.96s", p->cluster.name);
+    snprintf(source, sizeof(source), "step, predicted for %s", p->cluster.name);
     BB_NEW(ranks, n_ranks);
     BB_NEW(micro_batches, n_micro_batches);
     if (!e->only.ranks)

@@ -18,7 +18,7 @@
 struct answer {
     char misfit[BB_MISFIT_TEXT], memory[BB_MISFIT_TEXT], guessed[2 * TEXT], bottleneck[TEXT], training[TEXT],
         jitter[TEXT], checks[TEXT], batch[TEXT], dispatch[TEXT], recipes[TEXT];
-    char rates[TEXT], accuracy[2 * TEXT], host[TEXT], experts[TEXT], longest[TEXT], limit[TEXT], failures[TEXT],
+    char rates[2 * TEXT], accuracy[2 * TEXT], host[TEXT], experts[TEXT], longest[TEXT], limit[2 * TEXT], failures[TEXT],
         lost[TEXT];
     const char *condition;
     struct bb_predicted_rank slowest; /* times that are not printed are negative */
@@ -391,8 +391,8 @@ static void add_prediction(struct answer *a, const struct bb_plan *plan, const s
     write_batch(plan, slowest, a->batch);
     write_bottleneck(p, a->bottleneck);
     write_host(plan, p, a);
-    bb_forecast_rates_text(plan->forecast, &p->cluster, a->rates, TEXT);
-    bb_forecast_limit_text(plan->forecast, p->cluster.name, slowest->all.compute_ns > 0, a->limit, TEXT);
+    bb_forecast_rates_text(plan->forecast, &p->cluster, a->rates, sizeof(a->rates));
+    bb_forecast_limit_text(plan->forecast, p->cluster.name, slowest->all.compute_ns > 0, a->limit, sizeof(a->limit));
     bb_forecast_dispatch_text(plan->forecast, a->dispatch, TEXT);
     bb_forecast_recipes_text(plan->forecast, &p->cluster, a->recipes, TEXT);
     bb_forecast_accuracy_text(plan->forecast, &p->cluster, a->accuracy, sizeof(a->accuracy));

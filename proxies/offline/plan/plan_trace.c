@@ -7,10 +7,10 @@ int bb_plan_write_trace(const struct bb_plan_report *report, FILE *out)
     const struct bb_prediction *p = report->prediction;
     struct bb_critical_path critical = {0};
     struct bb_timeline t;
-    char source[128];
+    char source[BB_CLUSTER_NAME + 32];
 
     bb_timeline_init(&t, report->plan->step, &p->classes[p->slowest].rank, 1);
-    snprintf(source, sizeof(source), "predicted for %.100s", p->cluster.name);
+    snprintf(source, sizeof(source), "predicted for %s", p->cluster.name);
     t.source = source;
     t.clock = "predicted: all ranks start at 0";
     bb_predicted_timeline(report->plan->step, p, &t);

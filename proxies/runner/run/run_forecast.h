@@ -13,7 +13,7 @@
 struct bb_run_forecast {
     bool known;
     bool other_nodes; /* the nodes of the job are other than those of the prediction; set before bb_run_forecast_make */
-    char cluster[192];
+    char cluster[BB_CLUSTER_NAME];
     double step_us;    /* predicted step time of the slowest rank, in us */
     int rank;          /* rank whose measured and predicted times are compared in detail: the slowest rank of the traced
                           steps; BB_NONE: no traced steps */

@@ -564,12 +564,31 @@ static int add_change(json_t *root, json_t *changes, const char *change)
     return rc;
 }
 
+/* Appends the changes to the cluster's name: as many as fit before " and 12 more", and the number of the others. */
+static void append_changes(const struct bb_opt_texts *changes, struct bb_cluster *cluster)
+{
+    enum { MORE = sizeof(" and 2147483647 more") - 1 };
+    size_t used = strlen(cluster->name);
+
+    for (int i = 0; i < changes->n; i++) {
+        const char *before = i ? ", " : " with ";
+        size_t length = strlen(before) + strlen(changes->text[i]);
+        size_t needed = used + length + (i + 1 < changes->n ? MORE : 0);
+
+        if (needed >= sizeof(cluster->name)) {
+            snprintf(cluster->name + used, sizeof(cluster->name) - used,
+                     i ? " and %d more" : " with %d changes (--set)", changes->n - i);
+            return;
+        }
+        used += (size_t)snprintf(cluster->name + used, sizeof(cluster->name) - used, "%s%s", before, changes->text[i]);
+    }
+}
+
 static int change_cluster(json_t *root, const char *name_or_path, const struct bb_opt_texts *changes,
                           struct bb_cluster *cluster)
 {
     json_t *before = json_deep_copy(root), *changed = json_object();
     char *where = bb_format("--set: %s", name_or_path);
-    size_t used;
     int rc = 0;
 
     for (int i = 0; i < changes->n; i++)
@@ -577,10 +596,7 @@ static int change_cluster(json_t *root, const char *name_or_path, const struct b
     TRY(bb_profile_change(root, changed, where));
     TRY(read_profile(root, where, cluster));
     bb_profile_warn_of_nics(before, root, changed, NULL);
-    for (int i = 0; i < changes->n; i++) {
-        used = strlen(cluster->name);
-        snprintf(cluster->name + used, sizeof(cluster->name) - used, "%s%s", i ? ", " : " with ", changes->text[i]);
-    }
+    append_changes(changes, cluster);
     cluster->is_changed = changes->n > 0;
 out:
     json_decref(before);

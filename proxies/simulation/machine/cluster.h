@@ -124,8 +124,9 @@ struct bb_left_out {
     int outliers;                       /* measurements that were not predicted, because the calibration ignored them */
 };
 
+#define BB_CLUSTER_NAME 256 /* bytes of a name with the changes of --set: "h100-sxm-ib with inter.gbps=97 and 9 more" */
 struct bb_cluster {
-    char name[192];     /* with the changes of --set, truncated: "h100-sxm-ib with inter.gbps=97" */
+    char name[BB_CLUSTER_NAME];
     bool is_changed;    /* by --set */
     bool is_own;        /* a file of the user, no shipped profile: no published measurement was compared with it */
     char transport[24]; /* how nodes communicate: "infiniband", "roce", "efa-v2"...; "": unknown */

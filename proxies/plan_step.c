@@ -981,7 +981,7 @@ int bb_plan_step(const struct bb_plan_options *o, const struct bb_proxy *proxy, 
     if (o->best_order)
         TRY(bb_best_order(proxy, &config, config.gpus_per_node, &f.best));
     bb_err_mute(BB_MUTE_WARNINGS); /* of a deadlock that the line `checks` names */
-    rc = bb_checks_report(&f.plan.checks);
+    rc = bb_checks_report(f.step.proxy, &f.plan.checks);
     bb_err_mute(0);
     rc = rc ? rc : check_memory(o, &f);
     written = write_results(&f, o, rc, argc, argv);

@@ -19,7 +19,7 @@ int bb_plan_init(struct bb_plan *plan, const struct bb_step *step)
 {
     int rc = bb_plan_count(plan, step, false);
 
-    return rc ? rc : bb_checks_report(&plan->checks);
+    return rc ? rc : bb_checks_report(step->proxy, &plan->checks);
 }
 
 void bb_plan_release(struct bb_plan *plan)

@@ -218,24 +218,25 @@ void bb_checks_release(struct bb_checks *checks)
     bb_faults_release(&checks->serialised);
 }
 
-static void report_faults(const struct bb_faults *f, const char *what)
+static void report_faults(const char *proxy, const struct bb_faults *f, const char *what)
 {
     for (int i = 0; i < f->n && i < BB_FAULTS_KEPT; i++)
-        bb_err(BB_EFAIL, "%s: %s", what, f->text[i]);
+        bb_err(BB_EFAIL, "%s: %s: %s", proxy, what, f->text[i]);
     if (f->n > BB_FAULTS_KEPT)
-        bb_err(BB_EFAIL, "%s: %d more error%s not shown", what, f->n - BB_FAULTS_KEPT,
+        bb_err(BB_EFAIL, "%s: %s: %d more error%s not shown", proxy, what, f->n - BB_FAULTS_KEPT,
                f->n == BB_FAULTS_KEPT + 1 ? " is" : "s are");
 }
 
-int bb_checks_report(const struct bb_checks *checks)
+int bb_checks_report(const char *proxy, const struct bb_checks *checks)
 {
     if (checks->matched && checks->deadlock_free) {
         if (!checks->safe_serialised)
-            bb_warn("the step can deadlock if CUDA serializes the streams of a rank in issue order "
-                    "(CUDA_LAUNCH_BLOCKING=1, or fewer hardware queues than streams)");
+            bb_warn("%s: the step can deadlock if CUDA serializes the streams of a rank in issue order "
+                    "(CUDA_LAUNCH_BLOCKING=1, or fewer hardware queues than streams)",
+                    proxy);
         return 0;
     }
-    report_faults(&checks->mismatches, "mismatch");
-    report_faults(&checks->deadlock, "deadlock");
+    report_faults(proxy, &checks->mismatches, "mismatch");
+    report_faults(proxy, &checks->deadlock, "deadlock");
     return -BB_EFAIL;
 }

@@ -31,9 +31,9 @@ int bb_step_check(const struct bb_step *step, struct bb_checks *checks) BB_MUST_
 void bb_checks_release(struct bb_checks *checks);
 
 /*
- * bb_checks_report - prints each error on one line of stderr. Returns -BB_EFAIL if operations do not match or the step
+ * bb_checks_report - prints each error of a proxy's step on one line of stderr. Returns -BB_EFAIL if operations do not match or the step
  * can deadlock. If the step can deadlock only with serialized streams, prints a warning and returns 0.
  */
-int bb_checks_report(const struct bb_checks *checks) BB_MUST_CHECK;
+int bb_checks_report(const char *proxy, const struct bb_checks *checks) BB_MUST_CHECK;
 
 #endif

@@ -257,7 +257,7 @@ static void finds_injected_faults(void **state)
         make_programs(&step, row->ranks, row->programs);
         run_checks(&step);
         assert_verdicts(matched, ends, row->verdicts[2] == 'y');
-        assert_int_equal(bb_checks_report(&checks), matched && ends ? 0 : -BB_EFAIL);
+        assert_int_equal(bb_checks_report(row->name, &checks), matched && ends ? 0 : -BB_EFAIL);
         if (row->mismatches)
             assert_int_equal(checks.mismatches.n, row->mismatches);
         if (row->classes)

@@ -14,7 +14,7 @@ static inline void make_valid(struct bb_step *step, const char *name, struct bb_
 
     assert_int_equal(made_line_with(step, name, config), 0);
     assert_int_equal(bb_step_check(step, &checks), 0);
-    assert_int_equal(bb_checks_report(&checks), 0);
+    assert_int_equal(bb_checks_report(step->proxy, &checks), 0);
     assert_true(checks.matched && checks.deadlock_free && checks.safe_serialised);
     bb_checks_release(&checks);
 }

@@ -197,7 +197,7 @@ static int put_rows(struct lives *v)
     struct bb_telemetry_row seen = v->seen;
     static const char *const answers[] = {"init", "first_all_reduce", "all_reduce"};
     double ms[] = {NAN, NAN, NAN};
-    char what[64];
+    char what[64], cost[BB_TIME_TEXT], first[BB_TIME_TEXT];
     struct row row;
     int rc = 0;
 
@@ -216,9 +216,9 @@ static int put_rows(struct lives *v)
         TRY(save_row(v, &row, &seen, what));
     }
     if (out && v->life.ranks == v->session.world.size)
-        fprintf(out,
-                "# a communicator of %d rank%s costs %.3f ms, its first all_reduce %.3f ms %s than a repeated one\n",
-                v->life.ranks, bb_plural(v->life.ranks), ms[0], fabs(ms[1] - ms[2]), ms[1] < ms[2] ? "less" : "more");
+        fprintf(out, "# a communicator of %d rank%s costs %s, its first all_reduce %s %s than a repeated one\n",
+                v->life.ranks, bb_plural(v->life.ranks), bb_format_time(1e3 * ms[0], cost),
+                bb_format_time(1e3 * fabs(ms[1] - ms[2]), first), ms[1] < ms[2] ? "less" : "more");
 out:
     return rc;
 }

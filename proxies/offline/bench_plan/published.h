@@ -12,7 +12,7 @@
  *   what   name of the collective, or section of plan compute
  *   nodes  number of nodes of a collective; 0: kernels
  */
-#define BB_PUBLISHED_TEXT 640
+#define BB_PUBLISHED_TEXT 720
 void bb_published_text(const struct bb_cluster *c, const char *what, int nodes, char text[BB_PUBLISHED_TEXT]);
 
 /* bb_published_has_transport - returns whether a collective between nodes with these GPUs and this transport is published. */

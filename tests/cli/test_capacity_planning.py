@@ -742,16 +742,16 @@ def test_compare_accepts_a_step_plan_and_a_run(busbar, machine, tmp_path):
     assert parts["part", "compute"] == pytest.approx(1, abs=1e-5) and parts["group", "pp"] > 1.05
     assert parts["part", "idle"] is None and "nan" not in done.stdout
     printed = {(by, name): times for by, name, *times in
-               re.findall(r"#   (\w+) +(\S+) +([\d.]+) us, predicted +([\d.]+) us: (.+)", done.stdout)}
+               re.findall(r"#   (\w+) +(\S+) +([\d.]+) [um]s, predicted +([\d.]+) [um]s: (.+)", done.stdout)}
     measured, predicted, ratio = printed["group", "pp"]
     assert float(measured) / float(predicted) == pytest.approx(parts["group", "pp"], rel=1e-2) and ratio == f"{parts['group', 'pp']:.3f} x"
-    assert printed["part", "idle"][1:] == ["0.0", "-"]
+    assert printed["part", "idle"][1:] == ["0.000", "-"]
     short = json.loads((tmp_path / "profile.json").read_text())
     for part in short["predicted"]["breakdown"], *short["predicted"].get("breakdown_by_role", []):
-        part["idle_us"] = 0.5
+        part["idle_us"] = 500
     (tmp_path / "short.json").write_text(json.dumps(short))
     done = busbar.run("compare", "run.json", "short.json", emulated=False, cwd=tmp_path)
-    assert re.search(r"part  idle .*predicted +0\.500 us: 0\.000 x\n", done.stdout), done.stdout
+    assert re.search(r"part  idle .*predicted +0\.500 ms: 0\.000 x\n", done.stdout), done.stdout
 
 
 def test_model_flops_beyond_64_bits(plan):

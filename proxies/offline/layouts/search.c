@@ -1794,6 +1794,7 @@ int bb_layouts_search(const struct bb_layout_search *search, struct bb_layouts *
     bb_progress_init(&progress, 0, search->quiet);
     TRY(validate_given(search));
     TRY(bb_training_load_arch(search->config, &arch));
+    TRY(bb_grid_validate_ep(search->given->transformer.ep, arch.experts > 0, search->proxy->name));
     found->assumes_equal_load =
         arch.experts > 0 && search->config->transformer.capacity <= 0 && search->config->transformer.imbalance <= 0;
     found->given_modules = search->config->transformer.recompute_modules;

@@ -70,6 +70,10 @@ struct bb_grid_model {
 int bb_grid_resolve(struct bb_grid *grid, int ranks, const char *order, const struct bb_grid_model *model,
                     const char *who) BB_MUST_CHECK;
 
+/* bb_grid_validate_ep - returns 0, or -BB_EUSAGE after printing an error line if ep is above 1 for a model without
+ * experts. */
+int bb_grid_validate_ep(int ep, bool experts, const char *who) BB_MUST_CHECK;
+
 /*
  * bb_grid_validate_model - check that the grid can split the model.
  *   Returns  0, or -BB_EUSAGE after printing one error line with the numbers and a valid layout
@@ -83,13 +87,19 @@ int bb_grid_validate_model(const struct bb_grid *grid, const struct bb_grid_mode
 /*
  * bb_grid_suggest - find options that turn the requested layout into the closest valid layout, such as "--tp 4 --dp 2".
  *   model    NULL, or a model whose layers the suggested layout must be able to split (bb_pipe_split_is_valid)
- *   text     out: the options. If no layout is valid for the model, options whose sizes only match the number of ranks;
- *            empty if the requested sizes match already
+ *   text     out: the options, with ep and etp if no layout suits the requested ones. If no layout is valid for the model,
+ *            options whose sizes only match the number of ranks; empty if the requested sizes match already
  *   Returns  text
  */
 #define BB_GRID_SUGGESTION 128
 const char *bb_grid_suggest(const struct bb_grid *grid, const struct bb_grid_model *model,
                             char text[BB_GRID_SUGGESTION]);
+
+/* bb_grid_min_ranks - returns the smallest number of ranks with which the sizes of the grid suit the model; 0: none.
+ *   axis     the size that the number of ranks determines
+ *   others   product of the other sizes
+ *   model    NULL: any */
+long long bb_grid_min_ranks(const struct bb_grid *grid, const struct bb_grid_model *model, int axis, long long others);
 
 /* bb_grid_nearest_divisor - returns the divisor of n whose ratio to `want` is closest to 1. */
 int bb_grid_nearest_divisor(int n, int want);

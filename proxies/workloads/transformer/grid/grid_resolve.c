@@ -108,16 +108,20 @@ static int derive_axis(struct bb_grid *g, int axis, const struct bb_grid_model *
 {
     int ranks = g->ranks;
     long long others = multiply_axes(g);
-    char axes[96], suggestion[BB_GRID_SUGGESTION];
+    char axes[96], suggestion[BB_GRID_SUGGESTION], possible[40] = "";
+    long long least;
 
     if (others <= ranks && ranks % others == 0) {
         g->dense[axis] = (int)(ranks / others);
         return 0;
     }
     bb_grid_suggest(g, model, suggestion);
+    least = bb_grid_min_ranks(g, model, axis, others);
+    if (least > 0)
+        snprintf(possible, sizeof(possible), "; possible: %lld ranks", least);
     if (ranks < others)
-        return bb_err(BB_EUSAGE, "%s: %s needs %lld ranks, got %d; possible: %lld ranks; try: %s", who,
-                      axes_text(g, axes), others, ranks, others, suggestion);
+        return bb_err(BB_EUSAGE, "%s: %s needs %lld ranks, got %d%s; try: %s", who, axes_text(g, axes), others, ranks,
+                      possible, suggestion);
     return bb_err(BB_EUSAGE, "%s: %d ranks are not divisible by %s = %lld; try: %s", who, ranks, axes_text(g, axes),
                   others, suggestion);
 }
@@ -152,12 +156,17 @@ static int resolve_dense(struct bb_grid *g, const struct bb_grid_model *model, c
 
 /* ---- the expert grid ---- */
 
+int bb_grid_validate_ep(int ep, bool experts, const char *who)
+{
+    return ep > 1 && !experts ? bb_err(BB_EUSAGE, "%s: ep %d requires a model with experts; try: --ep 1", who, ep) : 0;
+}
+
 static int resolve_expert(struct bb_grid *g, const struct bb_grid_model *model, const char *who)
 {
-    int stage = g->ranks / g->pp, left;
+    int stage = g->ranks / g->pp, left, rc = bb_grid_validate_ep(g->ep, g->experts, who);
 
-    if (g->ep > 1 && !g->experts)
-        return bb_err(BB_EUSAGE, "%s: ep %d requires a model with experts; try: --ep 1", who, g->ep);
+    if (rc)
+        return rc;
     if (stage % g->etp != 0)
         return bb_err(BB_EUSAGE, "%s: %d ranks per stage are not divisible by etp %d; try: --etp %d", who, stage,
                       g->etp, bb_grid_nearest_divisor(stage, g->etp));

@@ -5,6 +5,7 @@
 
 #include "proxies/workloads/transformer/grid/pipe_layout.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -139,17 +140,43 @@ static void list_divisors(struct search *s, int n)
     }
 }
 
+/* Returns ep (or etp) of a grid, 1 if not given. */
+static int expert_size(int given)
+{
+    return given ? given : 1;
+}
+
+/* Appends ep and etp, if those of the grid do not suit the pp of a suggested layout. */
+static void append_expert_sizes(const struct bb_grid *g, const struct bb_grid_model *m, int pp, size_t at,
+                                char text[BB_GRID_SUGGESTION])
+{
+    const int stage = g->ranks / pp;
+    const int etp = bb_grid_nearest_common_divisor(stage, m->arch->expert_ffn, expert_size(g->etp));
+    const int ep = bb_grid_nearest_common_divisor(stage / etp, m->arch->experts, expert_size(g->ep));
+
+    if (ep != expert_size(g->ep))
+        at += (size_t)snprintf(text + at, BB_GRID_SUGGESTION - at, "%s--ep %d", at ? " " : "", ep);
+    if (etp != expert_size(g->etp))
+        snprintf(text + at, BB_GRID_SUGGESTION - at, "%s--etp %d", at ? " " : "", etp);
+}
+
 const char *bb_grid_suggest(const struct bb_grid *grid, const struct bb_grid_model *model,
                             char text[BB_GRID_SUGGESTION])
 {
+    struct bb_grid any_experts = *grid;
     struct search s = {.grid = grid, .model = model, .cost = INFINITY};
     size_t at = 0;
 
     text[0] = '\0';
     list_divisors(&s, grid->ranks);
     search_axis(&s, 0, grid->ranks, 0);
-    /* No layout is valid for the model, for example because its experts do not fit any size of ep: suggest sizes
-     * that match the number of ranks, without checking the model. */
+    /* no layout is valid with the requested ep and etp: suggest others, too */
+    any_experts.ep = any_experts.etp = 1;
+    if (s.cost == INFINITY && model && grid->experts) {
+        s.grid = &any_experts;
+        search_axis(&s, 0, grid->ranks, 0);
+    }
+    /* No layout is valid for the model: suggest sizes that match the number of ranks, without checking the model. */
     if (s.cost == INFINITY) {
         s.model = NULL;
         search_axis(&s, 0, grid->ranks, 0);
@@ -163,7 +190,25 @@ const char *bb_grid_suggest(const struct bb_grid *grid, const struct bb_grid_mod
             at += (size_t)snprintf(text + at, BB_GRID_SUGGESTION - at, "%s--%s %d", at ? " " : "",
                                    bb_grid_dense_names[a], s.best[a]);
     }
+    if (s.model && grid->experts)
+        append_expert_sizes(grid, model, s.best[PP], at, text);
     return text;
+}
+
+long long bb_grid_min_ranks(const struct bb_grid *grid, const struct bb_grid_model *model, int axis, long long others)
+{
+    const long long most = (long long)expert_size(grid->ep) * expert_size(grid->etp);
+    struct bb_grid g = *grid;
+    int sizes[SIZES];
+
+    for (int n = 1; n <= most && others * n <= INT_MAX; n++) {
+        memcpy(sizes, grid->dense, sizeof(sizes));
+        sizes[axis] = n;
+        g.ranks = (int)(others * n);
+        if (!model || sizes_are_valid(&g, model, sizes))
+            return g.ranks;
+    }
+    return 0;
 }
 
 /* ---- checks of a grid and a model ---- */

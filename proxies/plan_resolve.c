@@ -42,7 +42,7 @@ static void resolve_software(struct bb_cluster *cluster, struct bb_proxy_config 
     }
     f->default_note = t->software ? NULL
                       : t->sync && strncmp(t->sync, "zero", 4) == 0 && strcmp(f->software->name, "torch") != 0
-                          ? " by default; DeepSpeed or PyTorch: --software torch"
+                          ? " by default; for DeepSpeed or PyTorch: --software torch"
                           : " by default, see --software";
     bb_software_apply(f->software, cluster);
 }

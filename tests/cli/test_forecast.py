@@ -44,7 +44,7 @@ def test_cluster_gives_a_forecast_of_training(busbar):
     assert nominal["compute"]["nominal"] and nominal["model_error"] is None
     text = busbar.run("plan", "transformer", *LLAMA.split(), "--cluster", "h100-sxm-ib", emulated=False).stdout
     assert "668 of 989 TFLOP/s" in text and "attention fused" in text and "published steps" in text and "h100-sxm-ib, software megatron: " in text
-    assert "# predicted for h100-sxm-ib, software megatron by default, see --software (modelled, not measured)\n" in text
+    assert "# predicted for h100-sxm-ib (modelled, not measured), software megatron by default, see --software\n" in text
 
 
 def test_peaks_below_100_have_three_digits(busbar):
@@ -55,12 +55,12 @@ def test_peaks_below_100_have_three_digits(busbar):
 
 
 @pytest.mark.parametrize("args, note", [
-    ("--dp-sync zero2", "software megatron by default; DeepSpeed or PyTorch: --software torch ("), ("--dp-sync zero1 --software torch", "software torch ("),
-    ("--dp-sync zero2 --lora-rank 8", "software torch by default, see --software ("),
-    ("--dp-sync zero3", "software torch by default, see --software ("), ("--dp-sync distributed", "software megatron by default, see --software (")])
+    ("--dp-sync zero2", "software megatron by default; for DeepSpeed or PyTorch: --software torch"), ("--dp-sync zero1 --software torch", "software torch"),
+    ("--dp-sync zero2 --lora-rank 8", "software torch by default, see --software"),
+    ("--dp-sync zero3", "software torch by default, see --software"), ("--dp-sync distributed", "software megatron by default, see --software")])
 def test_zero1_and_zero2_name_the_software_of_deepspeed(busbar, args, note):
     head = busbar.run("plan", "transformer", "--model", "gpt2_xl", "--ranks", 8, "--micro-batches", 2, "--cluster", "h100-sxm-ib", *args.split(), emulated=False)
-    assert f"# predicted for h100-sxm-ib, {note}modelled" in head.stdout
+    assert f"# predicted for h100-sxm-ib (modelled, not measured), {note}\n" in head.stdout
 
 
 def test_plan_names_layers_of_first_and_last_stage(busbar):
@@ -933,9 +933,9 @@ def test_assumes_recomputation_that_any_load_of_experts_allows(busbar):
         assert (compute["added"], compute["fewest_recompute_layers"]) == (added, layers)
         assert [bytes <= 0.95 * memory for bytes in needed.values()] == [memory == 40, memory > 36]
     text = busbar.run("plan", "transformer", *args.split(), "--gpu-memory", "39G", emulated=False).stdout
-    assert "by busbar: --recompute full (--recompute none prevents this); with it, experts that get more tokens than others add memory in only one layer; with equal load of experts (Megatron-LM: --moe-router-force-load-balancing), --recompute full --recompute-num-layers 7 fits too (" in text
+    assert "by busbar: --recompute full (--recompute none prevents this); it limits the additional memory of experts that get more tokens than others to one layer; if all experts get the same number of tokens (Megatron-LM: --moe-router-force-load-balancing), --recompute full --recompute-num-layers 7 also fits (" in text
     seven_us = plan(busbar, f"{args} --gpu-memory 39G --recompute full --recompute-num-layers 7")["predicted"]["step_us"]
-    assert float(re.search(r"fits too \((\d+) ms\); without recomputation, training needs ", text)[1]) == pytest.approx(seven_us / 1e3, abs=0.5)
+    assert float(re.search(r"also fits \((\d+) ms a step\); without recomputation, training needs ", text)[1]) == pytest.approx(seven_us / 1e3, abs=0.5)
 
 
 LAYERS = [f"--recompute full --recompute-num-layers {layers}" for layers in range(1, 8)]
@@ -968,7 +968,7 @@ def test_recomputation_that_many_experts_allow_names_the_fastest(busbar):
     quick = "--recompute-modules layernorm,mla_up_proj,moe_act"
     quick_us = plan(busbar, f"{many} {quick}")["predicted"]["step_us"]
     text = busbar.run("plan", "transformer", *many.split(), "--gpu-memory", "59G", emulated=False).stdout
-    assert f"by busbar: --recompute-modules layernorm,moe (--recompute none prevents this); with it, experts that get more tokens than others add memory in only one layer; with equal load of experts (Megatron-LM: --moe-router-force-load-balancing), {quick} fits too ({quick_us / 1e3:.0f} ms); " in text
+    assert f"by busbar: --recompute-modules layernorm,moe (--recompute none prevents this); it limits the additional memory of experts that get more tokens than others to one layer; if all experts get the same number of tokens (Megatron-LM: --moe-router-force-load-balancing), {quick} also fits ({quick_us / 1e3:.0f} ms a step); " in text
     # less memory: norms and experts with the further modules that fit and take the shortest time
     aware = f"{many} --use-precision-aware-optimizer"
     more, less = (plan(busbar, f"{aware} --recompute-modules layernorm,{modules}moe")["predicted"] for modules in ("", "mla_up_proj,"))
@@ -1254,7 +1254,7 @@ def test_adapters_are_predicted_for_pytorch(busbar):
     fused = plan(busbar, "--model gpt2_xl --ranks 8 --micro-batches 1 --lora-rank 32 --lora-targets attention")["summary"]
     assert f"({48 * 32 * 6 * 1600:,} trained" in fused
     assert "(131,072,000 trained" in plan(busbar, "--model llama3_70b --ranks 8 --micro-batches 1 --lora-rank 32 --lora-targets attention")["summary"]
-    assert "software torch by default, see --software (" in shown[0] and "software torch (" in shown[1]
+    assert "software torch by default, see --software\n" in shown[0] and "not measured), software torch\n" in shown[1]
 
 
 @pytest.mark.parametrize("more, software", [("--pp 2", "megatron"), ("--tp 2 --dp 2", "megatron"), ("--tp 2 --dp 4", "torch"), ("--tp 2 --sequence-parallel", "megatron"), ("--dp-sync distributed", "megatron"), ("--tp 2", "torch"),
@@ -1710,7 +1710,7 @@ def test_ranks_of_nvlink_domains(busbar, tmp_path, what, ranks, more, nodes, whe
 def test_a_node_is_not_larger_than_its_nvlink_domain(busbar, cluster, args, message):
     done = busbar.run("plan", "all_reduce", "--ranks", 8, "--cluster", cluster, "--sizes", "1M", *args, emulated=False)
     assert (done.returncode, done.stderr) == (2, f"busbar: {message}\n")
-    assert ", 8 used (1 host), " in busbar.run("plan", "transformer", "--model", "gpt2_small", "--ranks", 8, "--cluster", "gb200-nvl72",
+    assert ", 8 used (1 host) (modelled, not measured), " in busbar.run("plan", "transformer", "--model", "gpt2_small", "--ranks", 8, "--cluster", "gb200-nvl72",
                                                "--set", "host_gpus=8", emulated=False).stdout
 
 

@@ -815,4 +815,4 @@ def test_a_long_list_of_changes_ends_with_their_number(busbar, changes, shown):
     args = ("transformer", "--model", "gpt2_small", "--ranks", 16, "--cluster", "h100-sxm-ib", *(word for text in texts for word in ("--set", text)))
     done = busbar.run("plan", *args, emulated=False)
     name = f"h100-sxm-ib with {', '.join(texts[:shown])}{f' and {changes - shown} more' if changes > shown else ''}"
-    assert f"# predicted for {name}, software megatron by default" in done.stdout and f"  rates         {name}, software megatron: 16-bit GEMMs 668 of 989 TFLOP/s, memory 2848 of 3350 GB/s; attention fused\n" in done.stdout
+    assert f"# predicted for {name} (modelled, not measured), software megatron by default" in done.stdout and f"  rates         {name}, software megatron: 16-bit GEMMs 668 of 989 TFLOP/s, memory 2848 of 3350 GB/s; attention fused\n" in done.stdout

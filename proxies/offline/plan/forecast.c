@@ -88,11 +88,12 @@ void bb_forecast_guess_text(const struct bb_forecast *f, char *text, size_t size
         return;
     n = snprintf(text, size, "by busbar: %s%s; ", guess, f->recompute ? " (--recompute none prevents this)" : "");
     if (f->fewest_layers > 0 || f->faster_modules)
-        n += snprintf(text + n, size - (size_t)n,
-                      "with it, experts that get more tokens than others add memory in only one layer; with equal load "
-                      "of experts "
-                      "(Megatron-LM: --moe-router-force-load-balancing), %s fits too (%s); ",
-                      equal_load_options(f, options), bb_format_rounded_time(bb_us_of(f->fewest_ns), time));
+        n +=
+            snprintf(text + n, size - (size_t)n,
+                     "it limits the additional memory of experts that get more tokens than others to one layer; if all "
+                     "experts get the same number of tokens (Megatron-LM: --moe-router-force-load-balancing), %s also "
+                     "fits (%s a step); ",
+                     equal_load_options(f, options), bb_format_rounded_time(bb_us_of(f->fewest_ns), time));
     n += snprintf(text + n, size - (size_t)n, "without %s, ",
                   !f->recompute        ? "it"
                   : f->precision_aware ? "both"

@@ -425,7 +425,7 @@ static void print_head(const struct bb_plan_report *r, FILE *out)
         fprintf(out, " (%s tokens)", bb_format_thousands(s->tokens, number));
     fprintf(out, "\n# %s\n", s->summary ? s->summary : "");
     if (r->prediction)
-        fprintf(out, "# predicted for %s%s%s%s%s%s (modelled, not measured)\n", r->prediction->cluster.name,
+        fprintf(out, "# predicted for %s%s%s (modelled, not measured)%s%s%s\n", r->prediction->cluster.name,
                 r->prediction->cluster.domain_gpus ? ", " : "",
                 r->prediction->cluster.domain_gpus
                     ? bb_cluster_nodes_text(&r->prediction->cluster, s->layout.ranks, nodes)

@@ -138,9 +138,9 @@ static const json_t *first_layout(const json_t *root)
 }
 
 /*
- * Adds the condition "compute", which names the kernels that the compute times are for: "as in training" if the times
- * are predicted for the kernels of a training framework; "as the proxy runs (--compute timed)" if the times are predicted
- * or measured for the kernels that a busbar proxy runs.
+ * Adds the condition "compute", which names the kernels that the compute times are for: "kernels of training" if the
+ * times are predicted for the kernels of a training framework; "kernels of the proxy (--compute timed)" if the times are
+ * predicted or measured for the kernels that a busbar proxy runs.
  */
 static void add_compute(json_t *list, const json_t *root)
 {
@@ -149,10 +149,10 @@ static void add_compute(json_t *list, const json_t *root)
     const char *rates = json_string_value(json_object_get(planned, "rates"));
     char text[VALUE];
 
-    snprintf(text, sizeof(text), "as the proxy runs (--compute %s)", how ? how : "?");
+    snprintf(text, sizeof(text), "kernels of the proxy (--compute %s)", how ? how : "?");
     if (json_is_string(json_object_get(planned, "attention")) || (planned && !how) ||
         json_object_get(first_layout(root), "software"))
-        add_fact(list, "compute", "as in training");
+        add_fact(list, "compute", "kernels of training");
     else if (json_object_get(root, "proxy"))
         add_fact(list, "compute", text);
     if (rates && strcmp(rates, "machine") != 0) /* with --tflops, the default value, too, replaces rates of a proxy */

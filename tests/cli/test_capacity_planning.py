@@ -663,9 +663,9 @@ def test_forecast_of_a_proxy_uses_the_kernels_that_it_launches(busbar, plan, tmp
     runs = {how: json.dumps(json.loads((tmp_path / "run.json").read_text()) | {"options": {"compute": how}}) for how in ("gemm", "timed")}
     for how, doc, message in (
             ("gemm", offline, "versions, options and environment: equal where both files record them"),
-            ("gemm", training, "differs: compute: A as in training, B as the proxy runs (--compute gemm)\n"
+            ("gemm", training, "differs: compute: A kernels of training, B kernels of the proxy (--compute gemm)\n"
                                "# for the same kernels: plan --compute gemm\n"),
-            ("timed", offline, "differs: compute: A as the proxy runs (--compute gemm), B as the proxy runs (--compute timed)\n"
+            ("timed", offline, "differs: compute: A kernels of the proxy (--compute gemm), B kernels of the proxy (--compute timed)\n"
                                "# for the same kernels: plan --compute timed\n")):
         (tmp_path / "run.json").write_text(runs[how])
         (tmp_path / "paper.json").write_text(json.dumps(doc))

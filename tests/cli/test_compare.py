@@ -1078,7 +1078,7 @@ def test_a_best_layout_differs_from_the_plan_of_its_command_in_no_condition(busb
     assert busbar.run("plan", "transformer", *args.split(), "--tp", 8, "--json", other, emulated=False).returncode == 0
     for files in ((search, same), (same, search), (search, other), (other, search)):
         text = busbar.run("compare", *files, emulated=False).stdout
-        assert "as the proxy runs" not in text and "--seq-length" not in text and "whose role differs" not in text
+        assert "kernels of the proxy" not in text and "--seq-length" not in text and "whose role differs" not in text
 
 
 def test_a_trace_of_a_profiler_is_refused_with_what_to_do(busbar, tmp_path):

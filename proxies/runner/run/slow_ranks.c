@@ -727,9 +727,9 @@ void bb_run_culprit_print(const struct bb_run_report *r, FILE *out)
 
     if (gpus.single > 0 && (r->full || (gpus.n == 0 && late == BB_NONE)))
         fprintf(out,
-                "# %d of %d ranks: no other rank has their role, so that a slow or late rank cannot be distinguished "
-                "from a role with more work or idle time; to judge them: more ranks (replicas)\n",
-                gpus.single, r->session->world.size);
+                "# %d of %d ranks %s not judged as slow or late: no other rank has the same role, so that a slow rank "
+                "cannot be distinguished from a role with more work; to judge them: more ranks (replicas)\n",
+                gpus.single, r->session->world.size, gpus.single == 1 ? "is" : "are");
     if (gpus.single > 0)
         print_longer_roles(r, out);
     print_slow_gpus(r, &gpus, out);

@@ -51,8 +51,8 @@ static const struct default_columns {
 } default_columns[] = {
     {"bench", "busbar.bench/1", bench_paths},
     {"proxy", "busbar.proxy/1",
-     (const char *const[]){"proxy", "step_us.p50", "samples_per_s", "scaling.images_per_s", "breakdown.compute_us",
-                           "breakdown.comm_us", "breakdown.exposed_us", "breakdown.idle_us",
+     (const char *const[]){"proxy", "step_us.p50", "samples_per_s", "tokens_per_s", "scaling.images_per_s",
+                           "breakdown.compute_us", "breakdown.comm_us", "breakdown.exposed_us", "breakdown.idle_us",
                            "breakdown.overlap_fraction", "overlap.overlap_efficiency", "model_flop_utilisation",
                            "check.wrong", NULL}},
     {"proxy all", "busbar.proxies/1",

@@ -630,7 +630,7 @@ def test_gpu_hours_are_a_column_and_lost_time_has_plain_numbers(busbar, tmp_path
     table = busbar.run("compare", tmp_path / "8.json", tmp_path / "16.json", emulated=False).stdout
     assert " GPU h " in table and all(re.search(rf" {hour:.0f} ", table) for hour in hours)
     columns = busbar.run("list", "columns", emulated=False).stdout
-    assert "predicted.training.gpu_hours\n" in columns and "predicted.model_flop_utilisation_causal\n" in columns
+    assert "predicted.training.gpu_hours\n" in columns and "predicted.model_flop_utilisation_causal\n" in columns and " tokens_per_s\n" in columns
 
 
 def test_dualpipe_is_planned_without_a_warning(busbar):

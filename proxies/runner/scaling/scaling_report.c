@@ -167,6 +167,8 @@ struct metrics {
                                may have fewer samples */
     double karp_flatt;      /* NaN if the baseline run had several ranks, and with weak scaling, where the formula,
                                which assumes a fixed problem size, is meaningless */
+    double added_compute;   /* (step time with compute alone - step time of the baseline) / step time; NaN unless the
+                               scaling is weak and the baseline, of one rank, did not communicate, and below 0.05 % */
     double rank_rate;       /* images per second of one rank */
     double ideal_speedup;
     const char *efficiency_name, *unit;
@@ -193,6 +195,7 @@ static const struct bb_field baseline_fields[] = {
     {NULL, "", " ", 0, 0, METRIC(efficiency_name)},
     {"efficiency", "", "", 0, 4, METRIC(efficiency)},
     {"step_efficiency", " (of full steps only: ", ")", 0, 4, METRIC(step_efficiency)},
+    {NULL, "; compute longer by ", " of a full step", 0, 1, METRIC(added_compute), .form = BB_FORM_PERCENT},
     {"ideal_images_per_s", "; ideal: ", " ", 0, 1, METRIC(ideal_rate)},
     {NULL, "", "", 0, 0, METRIC(unit)},
     {"karp_flatt", "; serial fraction (Karp-Flatt) ", "", 0, 4, METRIC(karp_flatt)},
@@ -219,8 +222,10 @@ static struct metrics metrics_of(const struct bb_scaling_study *y)
     const struct bb_scaling_baseline *b = &y->baseline;
     const int n = y->scaling.ranks;
     const double rate = bb_scaling_steady_rate(&y->scaling, &y->measured);
+    const double added = y->scaling.strong || b->ranks > 1 ? 0 : (y->compute_alone_us - b->step_us) / y->step_us;
 
     return (struct metrics){
+        .added_compute = added > 0.0005 ? added : NAN,
         .rate = rate,
         .comm_share = n == 1 ? 0 : 1 - y->compute_alone_us / y->step_us,
         .speedup = rate / b->rate,

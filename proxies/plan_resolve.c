@@ -235,10 +235,14 @@ static int parse_percent(const char *option, const char *text, double *part)
 {
     char *end;
     double percent = strtod(text, &end);
+    const bool lacks_unit = end != text && !*end && percent > 0 && percent <= 100;
 
     if (end == text || strcmp(end, "%") != 0 || !(percent >= 0 && percent <= 100))
         return bb_err(BB_EUSAGE, "--%s: '%s' is not a percentage from 0%% to 100%%; try: --%s %g%%", option, text,
-                      option, end != text && !*end && percent >= 1 && percent <= 100 ? percent : 3);
+                      option,
+                      !lacks_unit   ? 3
+                      : percent < 1 ? 100 * percent
+                                    : percent);
     *part = percent / 100;
     return 0;
 }

@@ -351,6 +351,9 @@ const struct bb_foreign_name bb_foreign_options[] = {
     {"ranks", "mpirun -n", "mpirun -n 8 busbar proxy ...", NULL}, /* --ranks of plan, given to proxy */
     {"tokens", NULL, "busbar plan has --tokens, for the time of a training run", NULL},
     {"best-layout", NULL, "busbar plan has --best-layout, which needs no GPU", NULL},
+    {"jitter", NULL, "busbar plan has --jitter; the kernels of a run have that of its GPUs", NULL},
+    {"mtbf-node", NULL, "busbar plan has --mtbf-node, for the time of a training run with failures", NULL},
+    {"gpu-memory", NULL, "busbar plan has --gpu-memory; a run has the memory of its GPUs", NULL},
     {"dp-sync", NULL, "data_parallel has --sync", NULL}, /* this and the next: options that some proxies do not have */
     {"sync", NULL, "data_parallel has it (data_parallel --model resnet50 --sync zero3), transformer has --dp-sync",
      NULL},
